@@ -1,0 +1,37 @@
+# Everything a fresh machine needs: Python >= 3.11, make, and a package registry.
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: demo install test check format clean
+
+demo: .venv/core  ## create the environment and see a federation train
+	$(BIN)/coterie demo
+
+install: .venv/dev  ## the development environment
+
+test: install  ## every test
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m tests.golden
+
+check: install  ## formatting, lint, types and the fast tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
+
+format: install
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf .venv runs dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+.venv/core: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(PIP) --editable .
+	touch $@
+
+.venv/dev: .venv/core
+	$(PIP) --editable ".[dev]"
+	touch $@

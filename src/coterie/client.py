@@ -1,0 +1,25 @@
+"""A client: its data, its name, and what it remembers for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Client:
+    """One client's own data. Nothing here is visible to a server but by a task's reply."""
+
+    x: Tensor  # (n_i, ...) float
+    y: Tensor  # (n_i,) long
+    x_test: Tensor
+    y_test: Tensor
+    name: str = ""  # addresses its randomness, so renumbering clients changes nothing
+    memory: Mapping[str, Tensor] = field(
+        default_factory=dict
+    )  # private: written by tasks, kept by the engine
+
+    def __len__(self) -> int:
+        return len(self.y)

@@ -1,0 +1,1 @@
+"""Data sets, their readers, and the ways to divide them among clients."""

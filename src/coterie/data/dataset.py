@@ -1,0 +1,62 @@
+"""A labelled set as it was read, before anybody divides it."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+Scaling = Literal["standard", "unit", "none"]
+
+
+@dataclass(frozen=True)
+class Data:
+    """A labelled set in its stored numbers: images (N, C, H, W) or features (N, D), labels (N,)."""
+
+    name: str
+    x: Tensor  # (N, C, H, W) uint8 or float32, or (N, D) float32
+    y: Tensor  # (N,) long, 0..K-1
+    classes: tuple[str, ...]  # K names
+    x_test: Tensor | None = None  # the official test set, where there is one
+    y_test: Tensor | None = None
+    owner: Tensor | None = None  # (N,) long: the natural owner of each row (a writer), if known
+    owner_test: Tensor | None = None
+    peak: float = 255.0  # the value that means "full" in stored pixels
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one sample."""
+        return tuple(self.x.shape[1:])
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of every number, so that a resumed run can tell that its data changed."""
+        digest = hashlib.sha256()
+        for t in (self.x, self.y, self.x_test, self.y_test, self.owner, self.owner_test):
+            if t is not None:
+                digest.update(f"{t.dtype}{tuple(t.shape)}".encode())
+                digest.update(t.contiguous().numpy().data)
+        return digest.hexdigest()
+
+
+def scale(data: Data, how: Scaling = "standard") -> Data:
+    """Float samples: `unit` divides by the peak; `standard` also gives each channel of the
+    training set mean 0 and deviation 1 (the test set uses the training set's numbers).
+
+    Features (N, D) are standardised per column. A channel that never varies is only centred.
+    """
+    x, x_test = data.x, data.x_test
+    if how != "none":
+        x = x.float() / data.peak
+        x_test = None if x_test is None else x_test.float() / data.peak
+    if how == "standard":
+        over = (0, 2, 3) if x.ndim == 4 else (0,)
+        mean = x.mean(over, keepdim=True)
+        std = x.std(over, keepdim=True, correction=0)
+        std = torch.where(std > 0, std, torch.ones_like(std))
+        x = (x - mean) / std
+        x_test = None if x_test is None else (x_test - mean) / std
+    return replace(data, x=x.float(), x_test=None if x_test is None else x_test.float())

@@ -1,0 +1,59 @@
+"""What can go wrong, in words a user can act on: what happened, where, why, what to do."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class CoterieError(Exception):
+    """An error that speaks to the user. `code` is stable and documented; `exit` is the exit code."""
+
+    exit: ClassVar[int] = 1
+
+    def __init__(
+        self, what: str, *, code: str, where: str = "", why: str = "", fix: str = ""
+    ) -> None:
+        super().__init__(what)
+        self.what, self.code, self.where, self.why, self.fix = what, code, where, why, fix
+
+    def __str__(self) -> str:
+        lines = [self.what]
+        for name, text in (("where", self.where), ("why", self.why), ("fix", self.fix)):
+            if text:
+                first, *rest = text.splitlines()
+                lines += [f"  {name:<6} {first}", *(f"         {line}" for line in rest)]
+        return "\n".join(lines)
+
+
+class ConfigError(CoterieError):
+    """An experiment file, option or hyper-parameter that cannot be meant (codes C...)."""
+
+    exit = 2
+
+
+class DataError(CoterieError):
+    """Data that is missing, damaged, or cannot be divided as asked (codes D...)."""
+
+    exit = 3
+
+
+class CheckpointError(CoterieError):
+    """A run that cannot be continued from what is on disk (codes K...)."""
+
+    exit = 5
+
+
+class DivergedError(CoterieError):
+    """Training that left the finite numbers (codes R...)."""
+
+    exit = 6
+
+
+class StorageError(CoterieError):
+    """A disk that is full or refuses to be written (codes S...)."""
+
+    exit = 7
+
+
+class ClientError(CoterieError):
+    """The user's own code raised inside a client (codes U...); the cause is the original exception."""
