@@ -16,6 +16,7 @@ from torch import Tensor
 if TYPE_CHECKING:
     from coterie.client import Client
     from coterie.layout import Layout
+    from coterie.score import Score
 
 Receives = Literal["own", "all", "nothing"]
 
@@ -192,7 +193,7 @@ class Method(Protocol):
     """A frozen dataclass: its fields are the hyper-parameters, its defaults the paper's."""
 
     @property
-    def score(self) -> Task:
+    def score(self) -> Score:
         """How a client of this method is tested."""
 
     def init(self, fed: Federation) -> State:

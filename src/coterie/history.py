@@ -1,0 +1,96 @@
+"""What a run has measured, as one tidy table: round, client, cluster, stage, metric, value.
+
+A row with a client is about that client; a row without one is about the whole federation.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+
+class Row(NamedTuple):
+    """One measurement."""
+
+    round: int
+    client: str  # "" for the federation as a whole
+    cluster: str  # the model the client held; "" where that has no meaning
+    stage: str  # before | after (adaptation) | traffic | clusters
+    metric: str
+    value: float
+
+
+class History:
+    """All rows of a run, in the order they were measured."""
+
+    def __init__(self, rows: Iterable[Row] = ()) -> None:
+        self.rows = list(rows)
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, History) and self.rows == other.rows
+
+    def series(self, metric: str, stage: str = "before") -> dict[int, float]:
+        """A number of the whole federation by round."""
+        return {
+            r.round: r.value
+            for r in self.rows
+            if not r.client and r.metric == metric and r.stage == stage
+        }
+
+    def clients(self, round: int, metric: str = "accuracy", stage: str = "before") -> dict[str, float]:
+        """A number of each client in one round, by the client's name."""
+        return {
+            r.client: r.value
+            for r in self.rows
+            if r.client and r.round == round and r.metric == metric and r.stage == stage
+        }
+
+    def total(self, metric: str, stage: str = "traffic", until: int | None = None) -> float:
+        """The sum over rounds of a number of the whole federation."""
+        series = self.series(metric, stage)
+        return sum(v for t, v in series.items() if until is None or t <= until)
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """The stages at which clients were tested, in order."""
+        return tuple(s for s in ("before", "after") if any(r.stage == s for r in self.rows))
+
+    def frame(self) -> Any:
+        """The table as a pandas DataFrame (pandas must be installed)."""
+        import pandas
+
+        return pandas.DataFrame(self.rows, columns=list(Row._fields))
+
+
+HEADER = ",".join(Row._fields) + "\n"
+
+
+def csv_lines(rows: Iterable[Iterable[object]]) -> str:
+    """Rows as lines of CSV, quoted where they must be."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
+
+
+def to_csv(rows: Iterable[Row]) -> str:
+    """The lines of a history; a number is written so that it reads back to the same bits.
+
+    >>> to_csv([Row(1, "a,b", "0", "before", "accuracy", 0.1)])
+    '1,"a,b",0,before,accuracy,0.1\\n'
+    """
+    return csv_lines((*row[:5], repr(float(row.value))) for row in rows)
+
+
+def from_csv(text: str) -> History:
+    """The history that `to_csv` wrote, header included."""
+    reader = csv.reader(io.StringIO(text))
+    next(reader, None)
+    return History(Row(int(r[0]), r[1], r[2], r[3], r[4], float(r[5])) for r in reader)

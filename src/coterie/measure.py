@@ -1,0 +1,71 @@
+"""What a round is worth: the rows of the history that follow from one state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from coterie import metrics
+from coterie.grouping import silhouette
+from coterie.history import Row
+from coterie.loop import Scores
+from coterie.types import Asked, State
+
+
+def tested(state: State, scores: Scores, names: Sequence[str], sizes: Tensor) -> list[Row]:
+    """Accuracy and loss of every client, then of the federation, stage by stage."""
+    rows = []
+    t = state.round
+    who = [(names[i], str(int(state.assign[i]))) for i in scores.clients.tolist()]
+    for s, stage in enumerate(scores.stages):
+        accuracy, loss = scores.accuracy[s], scores.loss[s]
+        for (name, cluster), a, b in zip(who, accuracy.tolist(), loss.tolist(), strict=True):
+            rows += [
+                Row(t, name, cluster, stage, "accuracy", a),
+                Row(t, name, cluster, stage, "loss", b),
+            ]
+        if len(who):
+            whole = metrics.summarise(accuracy, sizes[scores.clients]) | {"loss": float(loss.mean())}
+            rows += [Row(t, "", "", stage, name, value) for name, value in whole.items()]
+    return rows
+
+
+def traffic(state: State, asked: Sequence[Asked], names: Sequence[str]) -> list[Row]:
+    """Bytes to and from every client that took part, then of the federation."""
+    rows = []
+    n = len(state.assign)
+    total = torch.zeros(2, n, dtype=torch.long)
+    for a in asked:
+        total[0].index_add_(0, a.clients, a.down)
+        total[1].index_add_(0, a.clients, a.up)
+    for i in total.sum(0).nonzero().flatten().tolist():
+        cluster = str(int(state.assign[i])) if state.assign[i] >= 0 else ""
+        for metric, value in zip(("bytes_down", "bytes_up"), total[:, i].tolist(), strict=True):
+            rows.append(Row(state.round, names[i], cluster, "traffic", metric, value))
+    for metric, value in zip(("bytes_down", "bytes_up"), total.sum(1).tolist(), strict=True):
+        rows.append(Row(state.round, "", "", "traffic", metric, value))
+    return rows
+
+
+def grouped(state: State, before: Tensor | None, truth: Tensor | None) -> list[Row]:
+    """How many clusters there are, how they fit the planted groups, and who moved."""
+    placed = state.placed
+    labels = state.assign[placed]
+    found: dict[str, float] = {
+        "clusters": float(len(labels.unique())),
+        "unplaced": float(len(state.unplaced)),
+    }
+    if truth is not None and len(placed):
+        known = truth[placed]
+        found["clusters_correct"] = float(metrics.clusters_correct(known, labels))
+        found["ari"] = metrics.adjusted_rand(known, labels)
+        found["nmi"] = metrics.nmi(known, labels)
+    if "distance" in state.memory and len(state.memory["distance"]) == len(state.assign):
+        found["silhouette"] = float(silhouette(state.memory["distance"][placed][:, placed], labels))
+    if before is not None:
+        both = (before >= 0) & (state.assign >= 0)
+        if both.any():
+            found["churn"] = metrics.churn(before[both], state.assign[both])
+    return [Row(state.round, "", "", "clusters", name, value) for name, value in found.items()]

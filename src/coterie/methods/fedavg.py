@@ -1,0 +1,77 @@
+"""FedAvg and the two that differ from it by a line.
+
+McMahan, Moore, Ramage, Hampson, Agüera y Arcas: Communication-Efficient Learning of Deep Networks
+from Decentralized Data. AISTATS 2017.
+Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith: Federated Optimization in Heterogeneous Networks.
+MLSys 2020.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from pydantic.dataclasses import dataclass
+
+from coterie.bounds import Count, NonNegative, Share
+from coterie.mixing import average, mix
+from coterie.score import Score
+from coterie.solver import Solver
+from coterie.types import Federation, State
+
+
+@dataclass(frozen=True)
+class FedAvg:
+    """One model for everybody: the size-weighted average of what the drawn clients trained."""
+
+    solver: Solver = Solver()
+    fraction: Share = 1.0  # of clients drawn in a round
+
+    @property
+    def score(self) -> Score:
+        """Every client tests the one model."""
+        return Score()
+
+    @property
+    def local(self) -> Solver:
+        """What a client does in a round."""
+        return self.solver
+
+    def init(self, fed: Federation) -> State:
+        """The initial model, held by everybody."""
+        return State.shared(fed.layout.initial, len(fed.clients))
+
+    def round(self, state: State, fed: Federation) -> State:
+        """Draw, train, average."""
+        state = self.place(state, fed)
+        w = fed.ask(fed.sample(self.fraction), self.local, state)
+        return state.hold(mix(average(w.sizes), w.values, keep=state.models))
+
+    def place(self, state: State, fed: Federation) -> State:
+        """A newcomer takes the one model there is."""
+        return state.reassign(state.unplaced, torch.zeros_like(state.unplaced))
+
+
+@dataclass(frozen=True)
+class FedAvgFT(FedAvg):
+    """FedAvg whose clients tune a copy of the last layer on their own data before they use it."""
+
+    tune_epochs: Count = 5  # epochs of tuning at evaluation
+    tune: str = "head"  # the columns that are tuned: head, all, or names of layers
+
+    @property
+    def score(self) -> Score:
+        """Tested as received, and after tuning; what was tuned is never sent back."""
+        return Score(adapt=replace(self.solver, epochs=self.tune_epochs, steps=0, train=self.tune))
+
+
+@dataclass(frozen=True)
+class FedProx(FedAvg):
+    """FedAvg with the local objective F_i(w) + (mu/2) |w - w_global|^2."""
+
+    mu: NonNegative = 0.01  # strength of the pull to the global model
+
+    @property
+    def local(self) -> Solver:
+        """The solver, anchored at the model it is sent."""
+        return replace(self.solver, prox=self.mu)

@@ -1,0 +1,40 @@
+"""Local training: what each client can do alone, the line every other method must beat."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from pydantic.dataclasses import dataclass
+
+from coterie.bounds import Share
+from coterie.score import Score
+from coterie.solver import Solver
+from coterie.types import Federation, State
+
+
+@dataclass(frozen=True)
+class Local:
+    """Each client trains from the common initial model on its own data, and never communicates."""
+
+    solver: Solver = Solver()
+    fraction: Share = 1.0  # of clients that train in a round: the same total work as the others
+
+    @property
+    def score(self) -> Score:
+        """Each client tests the model it keeps."""
+        return Score(private="all")
+
+    def init(self, fed: Federation) -> State:
+        """The initial model, which everybody knows; nothing is ever added to it."""
+        return State.shared(fed.layout.initial, len(fed.clients))
+
+    def round(self, state: State, fed: Federation) -> State:
+        """Whoever is drawn trains on from where it stands. Every column is private."""
+        state = self.place(state, fed)
+        fed.ask(fed.sample(self.fraction), replace(self.solver, private="all"), state)
+        return state
+
+    def place(self, state: State, fed: Federation) -> State:
+        """A newcomer starts from the initial model, like everybody."""
+        return state.reassign(state.unplaced, torch.zeros_like(state.unplaced))

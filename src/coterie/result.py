@@ -1,0 +1,111 @@
+"""What a run leaves in your hands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from coterie import metrics
+from coterie.data.population import Population
+from coterie.history import History
+from coterie.types import Engine, Method, State
+
+
+@dataclass(frozen=True)
+class PerClient:
+    """One number per client.
+
+    >>> accuracy = PerClient({"a": 0.5, "b": 1.0})
+    >>> accuracy.mean(), accuracy.worst(), accuracy["b"]
+    (0.75, 0.5, 1.0)
+    """
+
+    values: Mapping[str, float]
+
+    def __getitem__(self, client: str | int) -> float:
+        return self.values[str(client)]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def mean(self) -> float:
+        """The plain mean over clients."""
+        return float(self._tensor().mean())
+
+    def std(self) -> float:
+        """The deviation over clients (population)."""
+        return float(self._tensor().std(correction=0))
+
+    def worst(self, share: float = 0.0) -> float:
+        """The worst client, or the mean of the worst share of clients."""
+        count = max(1, round(share * len(self)))
+        return metrics.bottom_k(self._tensor(), count)
+
+    def _tensor(self) -> torch.Tensor:
+        return torch.tensor(list(self.values.values()), dtype=torch.float64)
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished run: its models, who holds which, and everything that was measured."""
+
+    method: Method
+    population: Population
+    fed: Engine
+    state: State
+    history: History
+    summary: Mapping[str, Any]
+    folder: Path | None = None
+
+    @property
+    def accuracy(self) -> PerClient:
+        """Each client's accuracy at the end, as the method is meant to be used."""
+        return PerClient(self.history.clients(self.summary["round"], stage=self.summary["stage"]))
+
+    @property
+    def clusters(self) -> dict[str, int]:
+        """Which model each client holds."""
+        return {self.fed.names[i]: int(self.state.assign[i]) for i in self.state.placed.tolist()}
+
+    def model(self, client: int | str) -> nn.Module:
+        """The model a client holds, as a plain module in evaluation mode."""
+        i = client if isinstance(client, int) else list(self.fed.names).index(client)
+        return self.fed.layout.module(self.state.of(torch.tensor([i]))[0])
+
+
+def summarise(history: History, *, last_k: int, target: float | None) -> dict[str, Any]:
+    """The numbers of a run, each under its own name; never the best round by test accuracy."""
+    stage = history.stages[-1]
+    series = {stage: history.series("accuracy_mean", stage) for stage in history.stages}
+    rounds = list(series[stage])
+    final = rounds[-1]
+    out: dict[str, Any] = {"round": final, "stage": stage}
+    for name, values in series.items():
+        trained = [v for t, v in values.items() if t > 0] or list(values.values())
+        out[name] = {
+            r.metric: r.value
+            for r in history
+            if not r.client and r.round == final and r.stage == name
+        } | {
+            f"accuracy_last_{last_k}": metrics.last_k_mean(trained, last_k),
+            "accuracy_top_5": metrics.top_k_mean(trained, 5),
+        }
+        if target is not None:
+            hit = next((t for t, v in values.items() if t > 0 and v >= target), None)
+            out[name]["target"] = target
+            out[name]["rounds_to_target"] = hit
+            out[name]["bytes_to_target"] = None if hit is None else spent(history, hit)
+    out["clusters"] = {r.metric: r.value for r in history if r.round == final and r.stage == "clusters"}
+    out["bytes_down"] = int(history.total("bytes_down"))
+    out["bytes_up"] = int(history.total("bytes_up"))
+    return out
+
+
+def spent(history: History, until: int) -> int:
+    """Bytes both ways up to a round."""
+    return int(history.total("bytes_down", until=until) + history.total("bytes_up", until=until))

@@ -1,0 +1,207 @@
+"""The local solver: SGD as PyTorch does it, with the terms that the methods add."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import repeat
+from typing import Literal
+
+import torch
+from pydantic.dataclasses import dataclass
+from torch import Tensor
+from torch.nn import functional as F
+
+from coterie.bounds import Count, Decay, NonNegative, Positive, Whole
+from coterie.client import Client
+from coterie.layout import Layout, Mounted
+from coterie.types import Reply, Task
+
+
+def momentum_step(w: Tensor, g: Tensor, v: Tensor, lr: float, momentum: float) -> None:
+    """v <- momentum v + g; w <- w - lr v, in place: no dampening, no Nesterov.
+
+    >>> w, v = torch.tensor([1.0]), torch.tensor([0.5])
+    >>> momentum_step(w, torch.tensor([1.0]), v, lr=0.1, momentum=0.5)
+    >>> v.tolist(), w.tolist()
+    ([1.25], [0.875])
+    """
+    v.mul_(momentum).add_(g)
+    w.add_(v, alpha=-lr)
+
+
+def pull(g: Tensor, w: Tensor, anchor: Tensor, strength: float) -> None:
+    """g <- g + strength (w - anchor), in place: the gradient of (strength/2) |w - anchor|^2.
+
+    >>> g = torch.tensor([0.0])
+    >>> pull(g, torch.tensor([3.0]), torch.tensor([1.0]), strength=0.5)
+    >>> g.tolist()
+    [1.0]
+    """
+    g.add_(w - anchor, alpha=strength)
+
+
+def batches(
+    n: int, size: int, rng: torch.Generator, *, epochs: int = 1, steps: int = 0, least: int = 1
+) -> Iterator[Tensor]:
+    """Indices of one mini-batch after another, reshuffled every epoch; short batches are kept.
+
+    With `steps`, goes round until that many were given. `least` is the smallest batch a network
+    can train on (2 with batch normalisation): a shorter last batch joins the one before it.
+
+    >>> [len(b) for b in batches(5, 2, torch.Generator(), epochs=1)]
+    [2, 2, 1]
+    >>> [len(b) for b in batches(5, 2, torch.Generator(), steps=4)]
+    [2, 2, 1, 2]
+    >>> [len(b) for b in batches(5, 2, torch.Generator(), least=2)]
+    [2, 3]
+    """
+    given, epoch = 0, 0
+    while (given < steps) if steps else (epoch < epochs):
+        split = list(torch.randperm(n, generator=rng).split(size))
+        if len(split) > 1 and len(split[-1]) < least:
+            split[-2:] = [torch.cat(split[-2:])]
+        if steps:
+            split = split[: steps - given]
+        yield from split
+        given, epoch = given + len(split), epoch + 1
+
+
+@dataclass(frozen=True)
+class Solver(Task):
+    """SGD on the client's own data, starting from the model it is sent.
+
+    What may be sent beside the model: `anchor`, the point the proximal term pulls to (default: the
+    model itself), and `epochs`, this client's own number of epochs.
+    """
+
+    lr: Positive = 0.01  # learning rate
+    momentum: Decay = 0.0  # PyTorch's; the buffer starts at zero in every call
+    weight_decay: NonNegative = 0.0  # L2 penalty, added to the gradient
+    epochs: Count = 1  # passes over the client's data
+    steps: Whole = 0  # if given, this many mini-batches instead of epochs
+    batch: Whole = 32  # mini-batch size, a short last one is kept; 0: all data at once
+    prox: NonNegative = 0.0  # strength of the pull towards the anchor
+    meta: NonNegative = 0.0  # rate of an inner step before each gradient: first-order MAML
+    train: str = "all"  # the columns that learn: all, head, body, or names of layers
+    upload: str = "all"  # the columns that are sent back
+    private: str = "none"  # the columns that never leave the client, which remembers its own
+    continues: bool = False  # start from what this client trained last, not from what it is sent
+    report: tuple[Literal["loss", "steps"], ...] = ()  # small numbers sent along
+
+    @property
+    def download(self) -> str:
+        """Everything the client does not hold itself."""
+        return "none" if self.continues else f"~{self.private}"
+
+    def __call__(
+        self,
+        client: Client,
+        models: Tensor,
+        sent: Mapping[str, Tensor],
+        layout: Layout,
+        rng: torch.Generator,
+    ) -> Reply:
+        """Train, keep what is private, and send back the columns asked for."""
+        w, taken = self.descend(
+            client,
+            self.start(client, models, layout),
+            layout,
+            rng,
+            anchor=sent.get("anchor"),
+            epochs=int(sent["epochs"]) if "epochs" in sent else None,
+        )
+        extra: dict[str, Tensor] = {}
+        if "loss" in self.report:
+            extra["loss"] = F.cross_entropy(layout.predict(w, client.x), client.y)
+        if "steps" in self.report:
+            extra["steps"] = torch.tensor(float(taken))
+        keep = {}
+        if self.private != "none":
+            keep["private"] = w[layout.columns(self.private)].clone()
+        if self.continues:
+            keep["model"] = w
+        shared = self.upload if self.private == "none" else f"~{self.private}"
+        return Reply(w[layout.columns(shared)], extra, keep)
+
+    def start(self, client: Client, received: Tensor, layout: Layout) -> Tensor:
+        """(P,) the row training starts from."""
+        if self.continues:
+            return client.memory.get("model", layout.initial)
+        return own_row(client, received, self.private, layout)
+
+    def descend(
+        self,
+        client: Client,
+        start: Tensor,  # (P,)
+        layout: Layout,
+        rng: torch.Generator,
+        *,
+        anchor: Tensor | None = None,  # (P,) what the proximal term pulls to; default: the start
+        shift: Tensor | None = None,  # (trainable,) added to every gradient
+        epochs: int | None = None,
+    ) -> tuple[Tensor, int]:
+        """The trained row (P,) and the number of steps it took."""
+        net = layout.mount(start, train=self.train, rng=rng)
+        v = torch.zeros_like(net.grad)
+        anchor = (start if anchor is None else anchor)[: layout.trainable]
+
+        def plan() -> Iterator[tuple[Tensor, Tensor]]:
+            for i in batches(
+                len(client),
+                self.batch or len(client),
+                rng,
+                epochs=self.epochs if epochs is None else epochs,
+                steps=self.steps,
+                least=2 if layout.has_batch_norm else 1,
+            ):
+                yield client.x[i], client.y[i]
+
+        # The inner step of MAML sees mini-batches of its own, independent of the outer ones.
+        inner = plan() if self.meta else repeat(None)
+        taken = 0
+        with net:
+            for batch, before in zip(plan(), inner, strict=False):
+                self.step(net, v, anchor, batch, before, shift)
+                taken += 1
+        return net.w.clone(), taken
+
+    def step(
+        self,
+        net: Mounted,
+        v: Tensor,
+        anchor: Tensor,
+        batch: tuple[Tensor, Tensor],
+        inner: tuple[Tensor, Tensor] | None = None,
+        shift: Tensor | None = None,
+    ) -> None:
+        """One step on a mini-batch, in place: gradient, terms, momentum."""
+        g = net.grad
+        w = net.w[: len(g)]
+        if inner is None:
+            net.gradient(*batch)
+        else:  # the gradient is taken where an inner step leads, and applied where we are
+            here = w.clone()
+            net.gradient(*inner)
+            w.add_(g, alpha=-self.meta)
+            net.gradient(*batch)
+            w.copy_(here)
+        if shift is not None:
+            g.add_(shift)
+        if self.weight_decay:
+            g.add_(w, alpha=self.weight_decay)
+        if self.prox:
+            pull(g, w, anchor, self.prox)
+        if net.mask is not None:
+            g.mul_(net.mask)  # what does not learn must not decay or be pulled either
+        momentum_step(w, g, v, self.lr, self.momentum)
+
+
+def own_row(client: Client, received: Tensor, private: str, layout: Layout) -> Tensor:
+    """(P,) what was received, and the client's own numbers (at first the initial ones) elsewhere."""
+    if private == "none":
+        return received
+    row = layout.initial.clone()
+    row[layout.columns(f"~{private}")] = received
+    if "private" in client.memory:
+        row[layout.columns(private)] = client.memory["private"]
+    return row

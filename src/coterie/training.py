@@ -1,0 +1,225 @@
+"""Train a method on a population, measure every round, and keep what is needed to go on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+import coterie
+from coterie import engine as engines
+from coterie import measure, models
+from coterie.data.population import Population
+from coterie.errors import CheckpointError
+from coterie.history import History
+from coterie.layout import Layout
+from coterie.records import RunFolder
+from coterie.result import Result, summarise
+from coterie.rng import address
+from coterie.loop import evaluate, run
+from coterie.types import Engine, Method, State
+
+Event = dict[str, Any]
+Listener = Callable[[Event], None]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a run is measured and kept, whatever it trains."""
+
+    rounds: int
+    every: int = 1  # evaluate every so many rounds, and at the end
+    last_k: int = 10  # rounds in the mean over the last ones
+    target: float | None = None  # accuracy for rounds-to-target
+    checkpoint_every: int = 1
+    keep: int = 2  # checkpoints kept
+
+
+def fit(
+    method: Method,
+    population: Population,
+    model: str | nn.Module | Callable[..., nn.Module],
+    *,
+    rounds: int,
+    seed: int = 0,
+    head: str | None = None,
+    model_options: dict[str, Any] | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    engine: str = "serial",
+    settings: str | None = None,
+    on_event: Listener | None = None,
+    **plan: Any,
+) -> Result:
+    """Train `method` for `rounds` rounds and measure every client.
+
+    `model` is a name, a factory or a module; its initial weights follow from `seed`. With `out`,
+    everything is recorded in that folder; with `resume`, a run found there is continued to the
+    same bits as if it had never stopped. Further keywords are the fields of `Plan`.
+    """
+    net = models.build(
+        model,
+        shape=population.shape,
+        classes=population.classes,
+        seed=address(seed, "model"),
+        **(model_options or {}),
+    )
+    fed = engines.build(engine, population, Layout(net, head=head), seed)
+    how = Plan(rounds, **plan)
+    tell = on_event or (lambda event: None)
+    if out is None:
+        return drive(method, population, fed, how, tell)
+    text = settings if settings is not None else describe(method, model, seed, how)
+    facts = {
+        "settings": text,
+        "coterie": coterie.__version__,
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "engine": engine,
+        "population": population.key,
+    }
+    if resume and (Path(out) / "run.toml").exists():
+        folder, last = RunFolder.reopen(Path(out), keep=how.keep)
+        try:
+            for text in changes(facts, last.notes):
+                folder.event({"event": "warning", "text": text})
+                tell({"event": "warning", "text": text})
+            fed.restore(last.memories)
+            return drive(method, population, fed, how, tell, folder, last.state, facts)
+        finally:
+            folder.release()
+    folder = RunFolder.create(Path(out), text, keep=how.keep)
+    try:
+        return drive(method, population, fed, how, tell, folder, None, facts)
+    finally:
+        folder.release()
+
+
+def drive(
+    method: Method,
+    population: Population,
+    fed: Engine,
+    plan: Plan,
+    tell: Listener,
+    folder: RunFolder | None = None,
+    state: State | None = None,
+    facts: dict[str, Any] | None = None,
+) -> Result:
+    """The loop of `run`, with what happens between its rounds: measure, record, save, tell."""
+
+    def say(event: Event) -> None:
+        if folder:
+            folder.event(event)
+        tell(event)
+
+    resumed = state is not None
+    history = folder.history() if folder and resumed else History()
+    previous = state.assign if state else None
+    names, truth = fed.names, population.group
+    say(
+        {
+            "event": "resume" if state else "start",
+            "round": state.round if state else 0,
+            "rounds": plan.rounds,
+            "clients": len(names),
+            "parameters": fed.layout.size,
+            "method": repr(method),
+        }
+    )
+    began = clock = time.perf_counter()
+    for state in run(method, fed, plan.rounds, state):
+        if resumed:  # the first state is the one that was saved
+            resumed = False
+            continue
+        asked, fed.ledger[:] = list(fed.ledger), []
+        rows = measure.traffic(state, asked, names) + measure.grouped(state, previous, truth)
+        previous = state.assign
+        due = state.round % plan.every == 0 or state.round >= plan.rounds
+        trained = time.perf_counter()
+        if due:
+            scores = evaluate(method, state, fed)
+            fed.ledger.clear()  # a test is not traffic
+            rows = measure.tested(state, scores, names, fed.sizes) + rows
+        history.rows += rows
+        if folder:
+            folder.record(state, rows, names, truth)
+            if state.round % plan.checkpoint_every == 0 or state.round >= plan.rounds:
+                folder.checkpoint(state, fed.memories(), facts or {})
+        for entry in asked:
+            for i, why in entry.rejected.items():
+                say({"event": "rejected", "round": state.round, "client": names[i], "why": why})
+        now = time.perf_counter()
+        say(
+            {
+                "event": "round",
+                "round": state.round,
+                "rounds": plan.rounds,
+                "seconds": round(now - clock, 4),
+                "evaluate_seconds": round(now - trained, 4),
+            }
+            | headline(history, state.round)
+        )
+        clock = now
+    seconds = round(time.perf_counter() - began, 3)
+    summary = {"method": repr(method), "rounds": plan.rounds, "clients": len(names)}
+    summary |= summarise(history, last_k=plan.last_k, target=plan.target)
+    if folder:
+        folder.summary(summary | {"seconds": seconds})
+    say({"event": "done", "seconds": seconds, "folder": str(folder.path) if folder else None})
+    return Result(
+        method, population, fed, state, history, summary, folder.path if folder else None
+    )
+
+
+def headline(history: History, at: int) -> dict[str, float]:
+    """The numbers of one round that a person watches."""
+    shown = {
+        "accuracy_mean": "accuracy",
+        "accuracy_worst": "worst",
+        "clusters": "clusters",
+        "ari": "ari",
+        "bytes_down": "bytes_down",
+        "bytes_up": "bytes_up",
+    }
+    found: dict[str, float] = {}
+    for row in reversed(history.rows):
+        if row.round != at:
+            break
+        if not row.client and row.metric in shown:
+            found.setdefault(shown[row.metric], row.value)  # "after" comes last and is found first
+    return found
+
+
+def changes(now: dict[str, Any], then: Any) -> list[str]:
+    """What differs from the run that was saved; other data is refused, the rest is told."""
+    if now["population"] != then["population"]:
+        raise CheckpointError(
+            "the clients' data are not the ones this run was started with",
+            code="K008",
+            why="their fingerprint differs: another file, partition, seed or scaling",
+            fix="put the data back, or start a new run",
+        )
+    return [
+        f"{key} was {then[key]!r} and is {now[key]!r} now: "
+        "the result may not be bit-identical to an uninterrupted run"
+        for key in now.keys() - {"settings", "population"}
+        if now[key] != then[key]
+    ]
+
+
+def describe(method: Method, model: object, seed: int, plan: Plan) -> str:
+    """The run.toml of a run that was started from Python, for people to read."""
+    lines = {"method": repr(method), "model": str(model), "seed": seed, "rounds": plan.rounds}
+    body = "\n".join(
+        f"{key} = {value if isinstance(value, int) else repr(str(value))}"
+        for key, value in lines.items()
+    )
+    return (
+        "# Started from Python; continue it with coterie.fit(..., resume=True).\n"
+        f'started_from = "python"\n{body}\n'
+    )

@@ -1,0 +1,95 @@
+"""A federation small enough to train in milliseconds, and engines that misbehave on purpose."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from coterie.client import Client
+from coterie.engine.serial import Serial
+from coterie.layout import Layout
+from coterie.rng import stream
+from coterie.types import Replies, Reply, State, Task
+from coterie.wire import decode, encode
+
+CLASSES, FEATURES = 4, 6
+
+
+def client(i: int, n: int, groups: int = 2, samples: int | None = None) -> Client:
+    """Client i of n: Gaussian classes, whose labels are turned by the client's group."""
+    rng = stream(0, "tiny", i)
+    m = 16 + 5 * i if samples is None else samples
+    centres = 3 * torch.randn(CLASSES, FEATURES, generator=stream(0, "centres"))
+    y = torch.randint(0, CLASSES, (m + 24,), generator=rng)
+    x = centres[y] + torch.randn(m + 24, FEATURES, generator=rng)
+    y = (y + i * groups // n) % CLASSES
+    return Client(x[:m], y[:m], x[m:], y[m:], name=str(i))
+
+
+def network(seed: int = 0) -> nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return nn.Sequential(nn.Linear(FEATURES, 8), nn.ReLU(), nn.Linear(8, CLASSES))
+
+
+def clients(n: int = 8, groups: int = 2) -> list[Client]:
+    return [client(i, n, groups) for i in range(n)]
+
+
+def federation(n: int = 8, groups: int = 2, kind: type[Serial] = Serial, seed: int = 7) -> Serial:
+    return kind(
+        clients(n, groups),
+        Layout(network()),
+        classes=CLASSES,
+        seed=seed,
+        public=torch.randn(12, FEATURES, generator=stream(0, "public")),
+    )
+
+
+def same(a: State, b: State) -> bool:
+    """Equal to the bit, memory included."""
+    return (
+        torch.equal(a.models, b.models)
+        and torch.equal(a.assign, b.assign)
+        and a.round == b.round
+        and a.memory.keys() == b.memory.keys()
+        and all(torch.equal(a.memory[k], b.memory[k]) for k in a.memory)
+    )
+
+
+class Wire(Serial):
+    """Everything crosses as bytes: tasks as text, tensors as copies."""
+
+    def deliver(
+        self, i: int, task: Task, models: Tensor, sent: Mapping[str, Tensor], call: int
+    ) -> Reply:
+        def copied(t: Tensor) -> Tensor:
+            return torch.from_numpy(t.detach().numpy().copy())
+
+        reply = super().deliver(
+            i, decode(encode(task)), copied(models), {k: copied(v) for k, v in sent.items()}, call
+        )
+        return Reply(
+            copied(reply.value),
+            {k: copied(v) for k, v in reply.extra.items()},
+            {k: copied(v) for k, v in reply.keep.items()},
+        )
+
+
+class Flaky(Serial):
+    """A third of the answers never arrive, other ones every time."""
+
+    def ask(self, cohort: Tensor, task: Task, state: State, **send: Tensor) -> Replies:
+        r = super().ask(cohort, task, state, **send)
+        if self.purpose != "train":
+            return r
+        rng = stream(self.seed, "lost", self.round, self.calls)
+        kept = torch.rand(len(r.clients), generator=rng) > 1 / 3
+        extra: dict[str, Any] = {k: v[kept] for k, v in r.extra.items()}
+        return replace(
+            r, clients=r.clients[kept], values=r.values[kept], sizes=r.sizes[kept], extra=extra
+        )
