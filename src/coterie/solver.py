@@ -13,7 +13,8 @@ from torch.nn import functional as F
 
 from coterie.bounds import Count, Decay, NonNegative, Positive, Whole
 from coterie.client import Client
-from coterie.layout import Layout, Mounted
+from coterie.layout import Layout
+from coterie.mount import Mounted
 from coterie.types import Reply, Task
 
 
@@ -71,7 +72,8 @@ class Solver(Task):
     """SGD on the client's own data, starting from the model it is sent.
 
     What may be sent beside the model: `anchor`, the point the proximal term pulls to (default: the
-    model itself), and `epochs`, this client's own number of epochs.
+    model itself); `epochs`, this client's own number of epochs; `start`, where one that continues
+    shall start this time.
     """
 
     lr: Positive = 0.01  # learning rate
@@ -104,7 +106,7 @@ class Solver(Task):
         """Train, keep what is private, and send back the columns asked for."""
         w, taken = self.descend(
             client,
-            self.start(client, models, layout),
+            sent.get("start", self.start(client, models, layout)),
             layout,
             rng,
             anchor=sent.get("anchor"),
@@ -141,7 +143,7 @@ class Solver(Task):
         epochs: int | None = None,
     ) -> tuple[Tensor, int]:
         """The trained row (P,) and the number of steps it took."""
-        net = layout.mount(start, train=self.train, rng=rng)
+        net = layout.mount(start, train=self.train)
         v = torch.zeros_like(net.grad)
         anchor = (start if anchor is None else anchor)[: layout.trainable]
 
@@ -159,7 +161,7 @@ class Solver(Task):
         # The inner step of MAML sees mini-batches of its own, independent of the outer ones.
         inner = plan() if self.meta else repeat(None)
         taken = 0
-        with net:
+        with net.drawing(rng):
             for batch, before in zip(plan(), inner, strict=False):
                 self.step(net, v, anchor, batch, before, shift)
                 taken += 1

@@ -14,7 +14,7 @@ import torch
 from pydantic.dataclasses import dataclass
 
 from coterie.bounds import Count, NonNegative, Share
-from coterie.mixing import average, mix
+from coterie.merge import merge
 from coterie.score import Score
 from coterie.solver import Solver
 from coterie.types import Federation, State
@@ -44,8 +44,7 @@ class FedAvg:
     def round(self, state: State, fed: Federation) -> State:
         """Draw, train, average."""
         state = self.place(state, fed)
-        w = fed.ask(fed.sample(self.fraction), self.local, state)
-        return state.hold(mix(average(w.sizes), w.values, keep=state.models))
+        return merge(state, fed.ask(fed.sample(self.fraction), self.local, state))
 
     def place(self, state: State, fed: Federation) -> State:
         """A newcomer takes the one model there is."""

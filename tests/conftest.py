@@ -1,0 +1,23 @@
+"""What all tests share: one thread (small tensors are fastest so), and the real data if it is there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+torch.set_num_threads(1)
+
+SIBLING = Path(__file__).parents[2] / "shared" / "data"
+
+
+@pytest.fixture
+def real_data(monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the real image sets; tests that want them are skipped by name without it."""
+    folder = Path(os.environ.get("COTERIE_DATA", SIBLING))
+    if not (folder / "fashion_mnist.npz").exists():
+        pytest.skip("no fashion_mnist.npz: set COTERIE_DATA to a folder with the real image sets")
+    monkeypatch.setenv("COTERIE_DATA", str(folder))
+    return folder
