@@ -1,0 +1,29 @@
+"""The codes of what can go wrong while data is found and read: stable, one line each."""
+
+from __future__ import annotations
+
+CODES: dict[str, str] = {
+    "D001": "a named set lies in none of the folders looked at",
+    "D002": "the source is no known name and no existing file or folder",
+    "D003": "the source is of a kind that cannot be read",
+    "D004": "an option that this kind of source does not have, or a value it cannot take",
+    "D005": "refused: reading it could run code (pickles, saved Python objects)",
+    "D006": "the file declares more data than the limit: a decompression bomb, or too large",
+    "D007": "the file is not what its name says: bad magic number, broken container or syntax",
+    "D008": "the file is shorter or longer than its own header says",
+    "D009": "a part is missing: a file of the set, an array, a column, a split",
+    "D010": "there are no samples",
+    "D011": "samples and labels (or owners) differ in number",
+    "D012": "a label is missing, negative, fractional, or outside its classes",
+    "D013": "a value is not a finite number",
+    "D014": "samples differ in shape: ragged rows",
+    "D015": "an image cannot be decoded",
+    "D016": "images differ in size",
+    "D017": "a path inside a folder leads out of it",
+    "D018": "the shape of the samples is unclear or does not fit",
+    "D019": "the test set does not fit the training set",
+    "D020": "an optional package is not installed",
+    "D021": "a Hugging Face set could not be fetched or opened",
+    "D022": "a named set does not hold what its name promises",
+    "D023": "the operating system refused to read the file",
+}

@@ -1,0 +1,208 @@
+"""`load`: one door for every source of data."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import numpy as np
+import torch
+from pydantic import TypeAdapter, ValidationError
+from torch import Tensor
+
+from coterie.bounds import Positive
+from coterie.data import labels, samples
+from coterie.data.dataset import Data
+from coterie.data.embedded import read_digits, read_synthetic
+from coterie.data.named import NAMED, Named, canonical, require
+from coterie.data.raw import Array, Raw
+from coterie.data.read_arrays import read_arrays, read_dataset
+from coterie.data.read_hf import read_hf
+from coterie.data.readers import Reader, reader_of
+from coterie.errors import DataError
+
+_EMBEDDED: Mapping[str, Reader] = {"digits": read_digits, "synthetic": read_synthetic}
+
+
+def load(
+    source: Any,
+    *,
+    test_source: Any = None,
+    name: str | None = None,
+    shape: tuple[int, ...] | None = None,
+    channels: str | None = None,
+    peak: Positive | None = None,
+    **options: Any,
+) -> Data:
+    """A labelled set from a name, a path, arrays or a torch dataset.
+
+    `source` is a named set (see `coterie.data.named`), the path of a file or folder, `hf:org/name`,
+    `(x, y)` or `(x, y, x_test, y_test)`, or a map-style torch dataset. A name wins over a file of
+    that name: write `./mnist` for the file. `test_source` is a second source for the test set, of
+    any kind. `shape` gives flat samples the shape of images, `channels` ("first" or "last") says
+    where unclear arrays keep theirs, `peak` which stored value means "full"; the other options are
+    those of the reader (see `coterie.data.readers`).
+
+    >>> data = load("digits")
+    >>> data.x.shape, data.x.dtype, data.peak, len(data.classes)
+    (torch.Size([1797, 1, 8, 8]), torch.uint8, 16.0, 10)
+    """
+    given = {"shape": shape, "channels": channels, "peak": peak, "name": name}
+    common = _checked(load, {key: value for key, value in given.items() if value is not None})
+    raw, called, entry = _read(source, options)
+    if test_source is not None:
+        raw = raw.tested(_read(test_source, options)[0])
+    return _settled(raw, common.pop("name", called), entry, **common)
+
+
+def _read(source: Any, options: Mapping[str, Any]) -> tuple[Raw, str, Named | None]:
+    """What the right reader makes of a source, what it is called, and its entry if it has one."""
+    if isinstance(source, str) and source.startswith("hf:"):
+        hub = source.removeprefix("hf:")
+        return read_hf(hub, **_checked(read_hf, options)), hub, None
+    if isinstance(source, str) and (known := canonical(source)):
+        entry = NAMED[known]
+        if known in _EMBEDDED:
+            return _EMBEDDED[known](**_checked(_EMBEDDED[known], options)), known, entry
+        path = require(known)
+        stem = path.stem if path.suffix == ".npz" else known
+        # A part of a set (cifar100_first20.npz) keeps its own name, so that no table hides it.
+        return _file(path, options), known if canonical(stem) == known else stem, entry
+    if isinstance(source, str | os.PathLike):
+        path = Path(source).expanduser()
+        if not os.path.exists(path):
+            raise _absent(str(source))
+        return _file(path, options), path.resolve().stem, None
+    if isinstance(source, tuple | list):
+        return read_arrays(source, **_checked(read_arrays, options)), "arrays", None
+    if hasattr(source, "__getitem__") or isinstance(source, torch.utils.data.Dataset):
+        raw = read_dataset(source, **_checked(read_dataset, options))
+        return raw, type(source).__name__, None
+    raise DataError(
+        f"{type(source).__name__} is no source of data",
+        code="D003",
+        why="expected a name, a path, (x, y) or a torch dataset",
+        fix='for instance load("digits"), load("./photos"), load((x, y))',
+    )
+
+
+def _file(path: Path, options: Mapping[str, Any]) -> Raw:
+    reader = reader_of(path)
+    return reader(path, **_checked(reader, options))
+
+
+def _absent(source: str) -> DataError:
+    return DataError(
+        f"'{source}' is no named set and no file or folder",
+        code="D002",
+        where=source,
+        why=f"named sets are {', '.join(NAMED)}; relative paths start at {Path.cwd()}",
+        fix="check the spelling, or list the named sets: coterie datasets",
+    )
+
+
+def _checked(reader: Callable[..., object], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options as the reader's own signature types them; an unknown or unfit one is an error."""
+    hints = get_type_hints(reader, include_extras=True)
+    parameters = inspect.signature(reader).parameters.values()
+    known = [p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY]
+    checked = {}
+    for key, value in options.items():
+        if key not in known:
+            raise DataError(
+                f"the option '{key}' does not exist for this kind of data",
+                code="D004",
+                where=f"{key} = {value!r}"[:200],
+                fix=f"its options are {', '.join(known)}" if known else "it has no options",
+            )
+        try:
+            checked[key] = TypeAdapter(hints[key]).validate_python(value)
+        except ValidationError as error:
+            raise DataError(
+                f"{key} = {value!r} cannot be meant"[:200],
+                code="D004",
+                where=key,
+                why="; ".join(problem["msg"] for problem in error.errors()),
+                fix="correct the option, or leave it out for its default",
+            ) from error
+    return checked
+
+
+def _settled(
+    raw: Raw,
+    name: str,
+    entry: Named | None,
+    *,
+    shape: tuple[int, ...] | None = None,
+    channels: str | None = None,
+    peak: float | None = None,
+) -> Data:
+    """The set in its final form: one shape, one kind of numbers, labels 0..K-1."""
+    _counted(raw, name)
+    wanted = entry.shape if entry and entry.shape else None
+    if shape is None and wanted and raw.x.ndim == 2:
+        shape = wanted  # LEAF and some archives store images flat
+    x, x_test, full = samples.settle(
+        raw.x, raw.x_test, where=name, shape=shape, channels=channels or raw.channels
+    )
+    known = raw.classes or (entry.labels if entry and entry.labels else None)
+    y, y_test, classes = labels.settle(
+        raw.y, raw.y_test, known, f"{name}, row {{}}".format, f"{name}, test row {{}}".format
+    )
+    owner, owner_test = labels.owners(
+        raw.owner, raw.owner_test, f"{name}, owner of row {{}}".format
+    )
+    if wanted and x.shape[1:] != wanted:
+        raise DataError(
+            f"the samples of {name} have shape {x.shape[1:]}, expected {wanted}",
+            code="D022",
+            where=name,
+            why="a file with the name of a public set holds that set",
+            fix="load the file by its path if it is another set on purpose",
+        )
+    peak = peak or raw.peak or full
+    return Data(
+        name,
+        torch.from_numpy(x),
+        torch.from_numpy(y),
+        classes,
+        _tensor(x_test),
+        _tensor(y_test),
+        _tensor(owner),
+        _tensor(owner_test),
+        peak,
+    )
+
+
+def _tensor(array: Array | None) -> Tensor | None:
+    return None if array is None else torch.from_numpy(np.ascontiguousarray(array))
+
+
+def _counted(raw: Raw, name: str) -> None:
+    """Refuse an empty set, and samples, labels or owners that differ in number."""
+    for part, x, y, owner in (
+        ("", raw.x, raw.y, raw.owner),
+        ("test ", raw.x_test, raw.y_test, raw.owner_test),
+    ):
+        if x is None or y is None:
+            continue
+        if not x.ndim or not len(x) or not x.size:
+            raise DataError(
+                f"{name} has no {part}samples",
+                code="D010",
+                where=name,
+                fix="give at least one sample with its label",
+            )
+        counts = {"labels": y, "owners": owner}
+        for what, other in counts.items():
+            if other is not None and (len(other) if other.ndim else 0) != len(x):
+                raise DataError(
+                    f"{name} has {len(x):,} {part}samples and "
+                    f"{len(other) if other.ndim else 1:,} {what}",
+                    code="D011",
+                    where=name,
+                    fix=f"give one of the {what} for each sample",
+                )

@@ -1,0 +1,98 @@
+"""What a reader hands over: arrays as they were stored, before anybody settles their form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coterie.errors import DataError
+
+Array = NDArray[Any]
+
+LIMIT = 8 * 2**30  # bytes a source may decode to; a file that declares more is refused
+
+
+@dataclass(frozen=True)
+class Raw:
+    """Samples and labels as stored. Labels and owners are integers or words."""
+
+    x: Array  # (N, ...)
+    y: Array  # (N,)
+    x_test: Array | None = None
+    y_test: Array | None = None
+    owner: Array | None = None  # (N,)
+    owner_test: Array | None = None
+    classes: tuple[str, ...] | None = None  # the names of labels 0..K-1, where they are known
+    peak: float | None = None
+    channels: str | None = None  # "first" or "last", where the format fixes it
+
+    def tested(self, other: Raw) -> Raw:
+        """The same with another source's samples as the test set."""
+        return replace(self, x_test=other.x, y_test=other.y, owner_test=other.owner)
+
+
+@contextmanager
+def reading(path: Path | str) -> Iterator[None]:
+    """Inside it a refusal by the operating system becomes a `DataError` that names the path."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise DataError(
+            f"{path} is missing", code="D009", where=str(path), fix="put the file there"
+        ) from error
+    except OSError as error:
+        raise DataError(
+            f"{path} cannot be read",
+            code="D023",
+            where=str(path),
+            why=error.strerror or str(error),
+            fix="check the file and its permissions",
+        ) from error
+
+
+def bounded(count: int, where: str) -> int:
+    """The same number of bytes, if it is within the limit."""
+    if count > LIMIT:
+        raise DataError(
+            f"{where} declares {count:,} bytes of data, more than the limit of {LIMIT:,}",
+            code="D006",
+            where=where,
+            why="so much cannot be meant: the file is damaged or made to exhaust memory",
+            fix="check where the file comes from; raise coterie.data.raw.LIMIT if it is meant",
+        )
+    return count
+
+
+def inside(path: Path, root: Path) -> Path:
+    """The same path, if it does not lead out of its folder through a link or `..`."""
+    target = path.resolve()
+    if not target.is_relative_to(root.resolve()):
+        raise DataError(
+            f"{path} leads out of its folder",
+            code="D017",
+            where=str(path),
+            why=f"it points to {target}, outside {root}",
+            fix="copy the files into the folder",
+        )
+    return path
+
+
+def stack(rows: list[Array], at: str) -> Array:
+    """(N, ...) of samples that must agree in shape; `at` names what a row is."""
+    shapes = [row.shape for row in rows]
+    odd = next((i for i, shape in enumerate(shapes) if shape != shapes[0]), None)
+    if odd is not None:
+        raise DataError(
+            f"{at} {odd} has shape {shapes[odd]}, the first has {shapes[0]}",
+            code="D014",
+            where=f"{at} {odd}",
+            why="all samples of a set have one shape",
+            fix="crop, pad or leave out the samples that differ",
+        )
+    return np.stack(rows) if rows else np.empty((0,))

@@ -1,0 +1,173 @@
+"""A folder of class folders: photos/cat/1.jpg, photos/dog/2.jpg."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+from PIL import Image
+
+from coterie.data.formats import IMAGES
+from coterie.data.raw import Array, Raw, bounded, inside, reading
+from coterie.errors import DataError
+
+PIXELS = 2**26  # of one image; a small file can unfold into any number of them
+
+# Only formats that Pillow decodes itself: EPS, for one, would start another program.
+_FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
+_GRAY = ("1", "L", "LA", "La")
+_COLOUR = ("RGB", "RGBA", "RGBa", "RGBX", "P", "PA", "CMYK", "YCbCr", "LAB", "HSV")
+
+Size = int | tuple[int, int]
+Source = Path | IO[bytes]
+
+
+def read_folder(path: Path, *, size: Size | None = None, gray: bool | None = None) -> Raw:
+    """Images in one folder per class, the folder's name being the class; `train` and `test`
+    subfolders are honoured. `size` resizes to (H, W); `gray` drops the colours (left out, an image
+    set is gray if every image of it is)."""
+    parts = [path / "train", path / "test"] if (path / "train").is_dir() else [path]
+    listed = [_listed(part, path) for part in parts if part.is_dir()]
+    train = listed[0]
+    empty = [name for name, files in train.items() if not files]
+    if not train or empty:
+        raise DataError(
+            f"{parts[0] / empty[0] if empty else parts[0]} holds no images",
+            code="D010",
+            where=str(parts[0]),
+            why="every subfolder is a class and holds its images: " + ", ".join(sorted(IMAGES)),
+            fix="put images into it, or remove it",
+        )
+    strange = [name for part in listed[1:] for name in part if name not in train]
+    if strange:
+        raise DataError(
+            f"the class '{strange[0]}' is in the test folder only",
+            code="D019",
+            where=str(parts[1] / strange[0]),
+            why=f"the training folder has the classes {', '.join(train)}",
+            fix="give the folder the same name in both, or remove it",
+        )
+    files = [[file for group in part.values() for file in group] for part in listed]
+    x = decoded([file for part in files for file in part], size, gray)
+    y = np.array([name for part in listed for name, group in part.items() for _ in group])
+    cut = len(files[0])
+    raw = Raw(x[:cut], y[:cut], channels="last")
+    return raw.tested(Raw(x[cut:], y[cut:])) if len(x) > cut else raw
+
+
+def decoded(
+    files: Sequence[Source],
+    size: Size | None = None,
+    gray: bool | None = None,
+    names: list[str] | None = None,
+) -> Array:
+    """(N, H, W, C) bytes of images of one size; all are looked at before any is decoded."""
+    names = names or [str(file) for file in files]
+    modes, sizes = [], []
+    for file, name in zip(files, names, strict=True):
+        with _opened(file, name) as image:
+            modes.append(image.mode)
+            sizes.append(image.size)
+    if gray is None:
+        gray = all(mode in _GRAY for mode in modes)
+    odd = next((i for i, found in enumerate(sizes) if found != sizes[0]), None)
+    if size is None and odd is not None:
+        (w, h), (w0, h0) = sizes[odd], sizes[0]
+        raise DataError(
+            f"{names[odd]} is {h}x{w} pixels, the first image {h0}x{w0}",
+            code="D016",
+            where=names[odd],
+            why="all images of a set have one size (height x width)",
+            fix=f"resize them while reading: size=({min(h, h0)}, {min(w, w0)})",
+        )
+    height, width = _size(size) if size is not None else sizes[0][::-1]
+    channels = 1 if gray else 3
+    bounded(len(files) * height * width * channels, f"{len(files):,} images")
+    x = np.empty((len(files), height, width, channels), np.uint8)
+    for i, (file, name) in enumerate(zip(files, names, strict=True)):
+        with _opened(file, name) as image:
+            converted = _converted(image, name, "L" if gray else "RGB")
+            if converted.size != (width, height):
+                converted = converted.resize((width, height), Image.Resampling.BILINEAR)
+            x[i] = np.asarray(converted).reshape(height, width, channels)
+    return x
+
+
+def _opened(file: Source, name: str) -> Image.Image:
+    """An image with its header read and its size checked."""
+    if not isinstance(file, Path):
+        file.seek(0)
+    with _decoding(name):
+        image = Image.open(file, formats=_FORMATS)
+    if image.width * image.height > PIXELS:
+        size = f"{image.width}x{image.height}"
+        image.close()
+        raise _undecoded(name, f"it unfolds to {size}, more than {PIXELS:,} pixels")
+    return image
+
+
+@contextmanager
+def _decoding(name: str) -> Iterator[None]:
+    """Inside it only Pillow runs, which may raise nearly anything at a damaged file."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about damaged metadata, and a bound of its own
+            yield
+    except Exception as error:
+        raise _undecoded(name, f"{type(error).__name__}: {error}") from error
+
+
+def _undecoded(name: str, why: str) -> DataError:
+    return DataError(
+        f"{name} cannot be decoded as an image",
+        code="D015",
+        where=name,
+        why=why,
+        fix="repair or remove the file",
+    )
+
+
+def _converted(image: Image.Image, name: str, mode: str) -> Image.Image:
+    if image.mode not in _GRAY + _COLOUR:
+        raise _undecoded(name, f"its pixels are of mode {image.mode}, expected 8 bits per channel")
+    with _decoding(name):
+        image.load()
+        return image if image.mode == mode else image.convert(mode)
+
+
+def _size(size: Size) -> tuple[int, int]:
+    pair = (size, size) if isinstance(size, int) else tuple(size)
+    if len(pair) != 2 or not all(isinstance(n, int) and 0 < n <= 2**13 for n in pair):
+        raise DataError(
+            f"size = {size!r} cannot be meant",
+            code="D004",
+            fix="size is a number of pixels, or a pair (height, width)",
+        )
+    return pair[0], pair[1]
+
+
+def _listed(folder: Path, root: Path) -> dict[str, list[Path]]:
+    """The image files of each class, both in the order of their names."""
+    with reading(folder):
+        classes = sorted(
+            entry for entry in folder.iterdir() if entry.is_dir() and entry.name[0] != "."
+        )
+        return {entry.name: list(_images(inside(entry, root), root)) for entry in classes}
+
+
+def _images(folder: Path, root: Path) -> Iterator[Path]:
+    for entry in sorted(os.scandir(folder), key=lambda e: e.name):
+        path = Path(entry.path)
+        if entry.is_symlink():
+            inside(path, root)
+        if entry.name.startswith("."):
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            yield from _images(path, root)
+        elif path.suffix.lower() in IMAGES and entry.is_file():
+            yield path

@@ -1,0 +1,210 @@
+"""Sets of the Hugging Face hub (`hf:org/name`) or saved by its library (`hf:./folder`)."""
+
+from __future__ import annotations
+
+import inspect
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coterie.data.raw import Array, Raw, inside, reading
+from coterie.data.read_folder import Size, decoded
+from coterie.errors import DataError
+
+LABELS = ("label", "labels", "fine_label", "target", "class", "y")
+TESTS = ("test", "validation", "valid", "val")  # the first of them that there is
+
+
+def read_hf(
+    name: str,
+    *,
+    config: str | None = None,
+    revision: str | None = None,
+    image: str | None = None,
+    label: str | None = None,
+    owner: str | None = None,
+    size: Size | None = None,
+    gray: bool | None = None,
+) -> Raw:
+    """A set of the hub: its image column, or else its columns of numbers; and its label column.
+
+    `image`, `label` and `owner` name columns that are not found by themselves. The test set is the
+    split `test`, or where there is none `validation`. Scripts of a set are never run.
+    """
+    splits = _splits(name, config, revision)
+    train = splits.get("train")
+    if train is None:
+        raise DataError(
+            f"hf:{name} has no split 'train'",
+            code="D009",
+            where=f"hf:{name}",
+            why=f"its splits are {', '.join(splits)}",
+            fix="choose a configuration that has one: config=...",
+        )
+    target = _label(train, name, label)
+    columns = _columns(train, name, image, {target, owner})
+    options = {"size": size, "gray": gray}
+    raw = _part(train, name, columns, target, owner, options)
+    test = next((splits[split] for split in TESTS if split in splits), None)
+    return raw if test is None else raw.tested(_part(test, name, columns, target, owner, options))
+
+
+def _splits(name: str, config: str | None, revision: str | None) -> Mapping[str, Any]:
+    try:
+        import datasets
+    except ImportError as error:
+        raise DataError(
+            "the package 'datasets' is not installed",
+            code="D020",
+            where=f"hf:{name}",
+            why="sets of the Hugging Face hub are read with it",
+            fix="pip install 'coterie[hf]'",
+        ) from error
+    try:
+        if Path(name).is_dir():
+            found = datasets.load_from_disk(name)
+        else:
+            # Versions that can run a set's own script are told not to.
+            able = "trust_remote_code" in inspect.signature(datasets.load_dataset).parameters
+            never = {"trust_remote_code": False} if able else {}
+            found = datasets.load_dataset(name, config, revision=revision, **never)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise DataError(
+            f"hf:{name} cannot be opened",
+            code="D021",
+            where=f"hf:{name}",
+            why=str(error)[:500],
+            fix="check the name, the configuration (config=...) and the network",
+        ) from error
+    return found if isinstance(found, Mapping) else {"train": found}
+
+
+def _label(part: Any, name: str, label: str | None) -> str:
+    typed = [key for key, kind in part.features.items() if type(kind).__name__ == "ClassLabel"]
+    usual = [key for key in LABELS if key in part.features]
+    wanted = [label] if label else [*(key for key in usual if key in typed), *typed, *usual]
+    if not wanted or wanted[0] not in part.features:
+        raise DataError(
+            f"hf:{name} has no column {label!r}" if label else f"hf:{name} has no label column",
+            code="D009",
+            where=f"hf:{name}",
+            why=f"its columns are {', '.join(part.features)}",
+            fix='name the column of the classes: label="..."',
+        )
+    return str(wanted[0])
+
+
+def _columns(part: Any, name: str, image: str | None, taken: set[str | None]) -> list[str]:
+    """The image column alone, or the columns of numbers."""
+    images = [key for key, kind in part.features.items() if type(kind).__name__ == "Image"]
+    if image or images:
+        images = [image] if image else images[:1]
+        columns = [key for key in images if key in part.features]
+    else:
+        columns = [k for k, v in part.features.items() if k not in taken and _numeric(v)]
+    if not columns:
+        raise DataError(
+            f"hf:{name} has no column of images or numbers",
+            code="D009",
+            where=f"hf:{name}",
+            why=f"its columns are {', '.join(part.features)}",
+            fix='name the column of the images: image="..."',
+        )
+    return columns
+
+
+def _numeric(kind: Any) -> bool:
+    """Whether a column holds numbers, or lists of numbers of any depth."""
+    while (inner := getattr(kind, "feature", None)) is not None:
+        kind = inner
+    dtype = str(getattr(kind, "dtype", ""))
+    return type(kind).__name__ != "ClassLabel" and dtype.startswith(("int", "uint", "float"))
+
+
+def _part(
+    part: Any,
+    name: str,
+    columns: list[str],
+    label: str,
+    owner: str | None,
+    options: Mapping[str, Any],
+) -> Raw:
+    where = f"hf:{name}"
+    missing = [key for key in (*columns, label, owner) if key and key not in part.features]
+    if missing:
+        raise DataError(
+            f"{where} has no column {missing[0]!r} in every split",
+            code="D009",
+            where=where,
+            why=f"its columns are {', '.join(part.features)}",
+            fix="name columns that the training and the test split share",
+        )
+    if type(part.features[columns[0]]).__name__ == "Image":
+        x, channels = _images(part, columns[0], where, options), "last"
+    else:
+        parts = [_numbers(part, key, where) for key in columns]
+        alone = len(parts) == 1
+        x = parts[0] if alone else np.concatenate([a.reshape(len(a), -1) for a in parts], axis=1)
+        channels = None
+    names = getattr(part.features[label], "names", None)
+    return Raw(
+        x,
+        _values(part, label, where),
+        owner=_values(part, owner, where) if owner else None,
+        classes=tuple(names) if names else None,
+        channels=channels,
+    )
+
+
+def _images(part: Any, column: str, where: str, options: Mapping[str, Any]) -> Array:
+    import datasets
+
+    stored = part.select_columns([column]).cast_column(column, datasets.Image(decode=False))
+    root = Path(datasets.config.HF_CACHE_HOME)
+    files, names = [], []
+    for row, item in enumerate(stored):
+        names.append(f"{where}, image {row}")
+        content = item[column] or {}
+        data, path = content.get("bytes"), content.get("path")
+        if data is None and not path:
+            raise DataError(
+                f"{names[-1]} is missing",
+                code="D015",
+                where=names[-1],
+                fix="leave out the rows without an image",
+            )
+        if data is None:  # a file beside the set: only where the library itself puts such files
+            with reading(str(path)):
+                data = inside(Path(str(path)), root).read_bytes()
+        files.append(io.BytesIO(data))
+    return decoded(files, options["size"], options["gray"], names)
+
+
+def _numbers(part: Any, column: str, where: str) -> Array:
+    values = part.with_format(None)[column][:]
+    try:
+        return np.array(values, dtype=np.float64)
+    except (ValueError, TypeError) as error:
+        raise DataError(
+            f"{where}, column '{column}': the rows are not numbers of one shape",
+            code="D014",
+            where=f"{where}, column '{column}'",
+            why=str(error),
+            fix="leave the column out, or fill and pad its rows",
+        ) from error
+
+
+def _values(part: Any, column: str, where: str) -> Array:
+    values = list(part.with_format(None)[column][:])
+    empty = next((row for row, value in enumerate(values) if value is None), None)
+    if empty is not None:
+        raise DataError(
+            f"{where}, column '{column}': row {empty} holds nothing",
+            code="D012",
+            where=f"{where}, row {empty}",
+            fix="leave out the rows without a value",
+        )
+    return np.array(values)

@@ -1,0 +1,127 @@
+"""LEAF's JSON: users, and for each user its samples."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coterie.data.raw import Array, Raw, bounded, inside, reading, stack
+from coterie.errors import DataError
+
+
+def read_leaf(path: Path) -> Raw:
+    """A folder with train/*.json and test/*.json, a folder of such files, or one file.
+
+    A row's owner is the position of its user among all users, the training ones first.
+    """
+    users: dict[str, int] = {}
+    if path.is_file():
+        return _part([path], users)
+    divided = (path / "train").is_dir()
+    train = _part(_files(path / "train" if divided else path, path), users)
+    test = _files(path / "test", path) if divided and (path / "test").is_dir() else []
+    return train.tested(_part(test, users)) if test else train
+
+
+def _files(folder: Path, root: Path) -> list[Path]:
+    with reading(folder):
+        return [inside(file, root) for file in sorted(folder.glob("*.json"))]
+
+
+def _part(files: list[Path], users: dict[str, int]) -> Raw:
+    x: list[Array] = []
+    y: list[Any] = []
+    owner: list[int] = []
+    for file in files:
+        content = _content(file)
+        for name in content["users"]:
+            rows, labels = _user(content, name, file)
+            x += rows
+            y += labels
+            owner += [users.setdefault(name, len(users))] * len(rows)
+    if not x:
+        raise DataError(
+            "there are no samples in " + (", ".join(map(str, files)) or "the folder"),
+            code="D010",
+            fix="build the set again: LEAF writes train/*.json and test/*.json",
+        )
+    return Raw(stack(x, "sample"), np.array(y), owner=np.array(owner, dtype=np.int64))
+
+
+def _content(file: Path) -> dict[str, Any]:
+    with reading(file):
+        bounded(file.stat().st_size, str(file))
+        text = file.read_bytes()
+    try:
+        content = json.loads(text)
+    except json.JSONDecodeError as error:
+        where = f"{file}:{error.lineno}:{error.colno}"
+        raise _broken(file, error.msg, where) from error
+    except (UnicodeDecodeError, RecursionError) as error:
+        raise _broken(file, str(error)) from error
+    match content:
+        case {"users": [*users], "user_data": dict()} if all(isinstance(u, str) for u in users):
+            return content  # type: ignore[no-any-return]
+    found = ", ".join(list(content)[:9]) if isinstance(content, dict) else type(content).__name__
+    raise _broken(file, f"expected users (a list) and user_data (a table), found {found}")
+
+
+def _user(content: dict[str, Any], name: str, file: Path) -> tuple[list[Array], list[Any]]:
+    where = f"{file}, user {name}"
+    match content["user_data"].get(name):
+        case {"x": [*x], "y": [*y]}:
+            pass
+        case None:
+            raise _broken(file, "the user is listed and has no user_data", where)
+        case _:
+            raise _broken(file, "expected x and y, two lists", where)
+    if len(x) != len(y):
+        raise DataError(
+            f"{where}: {len(x)} samples and {len(y)} labels",
+            code="D011",
+            where=where,
+            fix="build the set again",
+        )
+    declared = dict(zip(content["users"], content.get("num_samples", []), strict=False))
+    if declared.get(name, len(x)) != len(x):
+        raise DataError(
+            f"{where}: num_samples says {declared[name]}, user_data holds {len(x)}",
+            code="D008",
+            where=where,
+            fix="build the set again: the file is not whole",
+        )
+    if not all(isinstance(label, int | float | str) for label in y):
+        label = next(label for label in y if not isinstance(label, int | float | str))
+        raise DataError(
+            f"{where}: the label {label!r} is neither a number nor a word",
+            code="D012",
+            where=where,
+            fix="label every sample",
+        )
+    return [_sample(row, where) for row in x], y
+
+
+def _sample(row: Any, where: str) -> Array:
+    try:
+        return np.asarray(row, dtype=np.float32)
+    except (ValueError, TypeError) as error:
+        raise DataError(
+            f"{where}: a sample is not a list of numbers",
+            code="D013",
+            where=where,
+            why=str(error),
+            fix="give every sample as numbers; words must be encoded first",
+        ) from error
+
+
+def _broken(file: Path, why: str, where: str = "") -> DataError:
+    return DataError(
+        f"{file} is not a LEAF file",
+        code="D007",
+        where=where or str(file),
+        why=why,
+        fix="build the set again with LEAF's preprocess.sh",
+    )

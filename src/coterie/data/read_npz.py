@@ -1,0 +1,127 @@
+"""NumPy archives (.npz), read member by member so that no object array is ever unpickled."""
+
+from __future__ import annotations
+
+import lzma
+import struct
+import zipfile
+import zlib
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+from numpy.lib import format as npy
+
+from coterie.data.raw import Array, Raw, bounded, reading
+from coterie.errors import DataError
+
+# The names under which samples, labels and owners are found: of the only set, or of the training
+# set; and of the test set.
+_TRAIN = (
+    ("x_train", "y_train"),
+    ("train_images", "train_labels"),
+    ("x", "y"),
+    ("images", "labels"),
+    ("data", "target"),
+)
+_TEST = (("x_test", "y_test"), ("test_images", "test_labels"))
+_OWNER = ("owner_train", "writer_train", "owner", "writer")
+_OWNER_TEST = ("owner_test", "writer_test")
+
+# What a damaged archive or array header makes zipfile and numpy raise.
+_DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    struct.error,
+    EOFError,
+    LookupError,
+    OverflowError,
+    RuntimeError,  # encrypted, or of an unknown version
+    SyntaxError,
+    TypeError,
+    ValueError,
+)
+
+
+def read_npz(path: Path) -> Raw:
+    """An archive with x_train and y_train (x_test, y_test), or x and y, images and labels, data
+    and target; `owner_train` or `writer_train` name who each row belongs to."""
+    with reading(path), _opened(path) as archive:
+        members = {i.filename.removesuffix(".npy").lower(): i for i in archive.infolist()}
+        bounded(sum(info.file_size for info in members.values()), str(path))
+        pair = next((p for p in _TRAIN if set(p) <= members.keys()), None)
+        if pair is None:
+            raise DataError(
+                f"{path} holds no samples with labels under a known name",
+                code="D009",
+                where=str(path),
+                why=f"it holds {', '.join(members) or 'nothing'}",
+                fix="name the arrays x_train, y_train, x_test, y_test; or x, y",
+            )
+
+        def array(name: str) -> Array:
+            return _member(archive, members[name], f"{path}:{name}")
+
+        def first(names: tuple[str, ...]) -> Array | None:
+            return next((array(name) for name in names if name in members), None)
+
+        classes = first(("classes",))
+        names = None if classes is None else tuple(str(name) for name in classes.reshape(-1))
+        raw = Raw(array(pair[0]), array(pair[1]), owner=first(_OWNER), classes=names)
+        test = next((p for p in _TEST if set(p) <= members.keys()), None)
+        if test is None:
+            return raw
+        return raw.tested(Raw(array(test[0]), array(test[1]), owner=first(_OWNER_TEST)))
+
+
+def _opened(path: Path) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(path)
+    except _DAMAGE as error:
+        raise _broken(path, error) from error
+
+
+def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, where: str) -> Array:
+    try:
+        with archive.open(info) as file:
+            _header(file, info, where)
+        with archive.open(info) as file:
+            array: Array = npy.read_array(file, allow_pickle=False)
+            return array
+    except _DAMAGE as error:
+        raise _broken(where, error) from error
+
+
+def _header(file: IO[bytes], info: zipfile.ZipInfo, where: str) -> None:
+    """Refuse a member whose header promises objects, or not what the archive holds."""
+    version = npy.read_magic(file)
+    read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+    shape, _, dtype = read(file)
+    if dtype.hasobject:
+        raise DataError(
+            f"{where} is an array of Python objects",
+            code="D005",
+            where=where,
+            why="such arrays are pickles, and reading a pickle can run any code",
+            fix="save it as numbers or words: np.asarray(x.tolist())",
+        )
+    expected = file.tell() + int(np.prod(shape, dtype=object)) * dtype.itemsize
+    if expected != info.file_size:
+        raise DataError(
+            f"{where} should have {expected:,} bytes and has {info.file_size:,}",
+            code="D008",
+            where=where,
+            why=f"its header declares {dtype} of shape {shape}",
+            fix="write or download the file again",
+        )
+
+
+def _broken(where: Path | str, error: Exception) -> DataError:
+    return DataError(
+        f"{where} is not a whole .npz archive",
+        code="D007",
+        where=str(where),
+        why=str(error),
+        fix="write or download the file again",
+    )
