@@ -23,6 +23,7 @@ class Entry:
     family: str  # alone | global | clustered | personalised
     uploads: str  # what leaves a client
     summary: str
+    public: int = 0  # samples per class that the server must hold, unless the user says otherwise
 
     @property
     def cls(self) -> str:
@@ -64,6 +65,56 @@ METHODS: dict[str, Entry] = {
             "global",
             "weights every round",
             "FedAvg with a pull towards the global model during local training",
+        ),
+        Entry(
+            "autocfl",
+            "autocfl:AutoCFL",
+            "Gong et al., IEEE Transactions on Big Data 2024",
+            "clustered",
+            "weights and training loss every round",
+            "evens out local epochs, then clients vote on who belongs together",
+        ),
+        Entry(
+            "cflgt",
+            "cflgt:CFLGT",
+            "Liu, Wang, Yu, Kant: Clustered FL with Gradient Trajectory",
+            "clustered",
+            "weights every round; once, two numbers per class (which tell the classes it holds)",
+            "groups clients by the forces their data exert on the classifier",
+        ),
+        Entry(
+            "feddsmic",
+            "feddsmic:FedDSMIC",
+            "Li et al., ICA3PP 2022",
+            "clustered",
+            "weights every round (the server holds samples of its own)",
+            "groups by predictions on samples the server holds; centres learned by MAML",
+            public=1,
+        ),
+        Entry(
+            "fedds",
+            "feddsmic:FedDS",
+            "Li et al., ICA3PP 2022, clustering alone",
+            "clustered",
+            "weights every round (the server holds samples of its own)",
+            "FedDSMIC without the meta step",
+            public=1,
+        ),
+        Entry(
+            "dapfl",
+            "dapfl:DAPFL",
+            "Yang et al. 2024",
+            "personalised",
+            "weights every round; once, the number of samples of each class",
+            "each client's model is pulled to a mixture of those that have what it lacks",
+        ),
+        Entry(
+            "fedclust",
+            "fedclust:FedClust",
+            "Islam et al., ICPP 2024",
+            "clustered",
+            "weights every round; once, the last layer's weights and bias",
+            "groups clients once by the last layer after a short training",
         ),
     )
 }

@@ -1,0 +1,123 @@
+"""AutoCFL: even out local training, then let the clients vote on who belongs together.
+
+Gong, Xing, Liu, Xi, Chen: Adaptive Client Clustering for Efficient Federated Learning over Non-IID
+and Imbalanced Data. IEEE Transactions on Big Data, 2024.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+import torch
+from pydantic.dataclasses import dataclass
+from torch import Tensor
+
+from coterie.bounds import Count, Positive
+from coterie.distance import cosine_distance, cross_l2, scaled_l2
+from coterie.grouping import auto_cut, closest, guard
+from coterie.merge import merge
+from coterie.mixing import mix, within
+from coterie.score import Score
+from coterie.signature import spread
+from coterie.solver import Solver
+from coterie.types import Federation, Replies, State
+from coterie.voting import adjust_epochs, cumulative, should_stop, variance, vote, whole_epochs
+
+
+@dataclass(frozen=True)
+class AutoCFL:
+    """Phase A: FedAvg with local epochs adjusted until losses are comparable; B: vote; C: FedAvg
+    inside each cluster. No number of clusters is given; everybody takes part in every round.
+    """
+
+    solver: Solver = Solver(lr=0.01, epochs=5, batch=128)
+    alpha: Positive = 0.5  # growth factor of Eq. 8
+    adjust: Literal["all", "smaller", "none"] = "all"  # whose epochs grow; all: as printed
+    latest: Count = 10  # the round in which phase A ends at the latest
+    weighted: bool = True  # votes by sample share (Eq. 12), or one each
+    chain: bool = True  # a cluster is all who are linked through representatives
+    literal: bool = False  # let a client's distance to itself take part in the gaps
+    guard: Literal["update_cosine", "eq6", "none"] = "update_cosine"  # the one-cluster guard
+    clustering: Literal["vote", "auto_cosine"] = "vote"  # auto_cosine: ours, not the paper's
+    keep_epochs: bool = False  # train on with the adjusted epochs in phase C
+
+    @property
+    def score(self) -> Score:
+        """Every client tests its cluster's model."""
+        return Score()
+
+    def init(self, fed: Federation) -> State:
+        """One model, and E^0 epochs for everybody."""
+        return State.shared(fed.layout.initial, len(fed.clients)).hold(
+            epochs=torch.full((len(fed.clients),), float(self.solver.epochs)),
+            losses=torch.zeros(0, len(fed.clients)),
+        )
+
+    def round(self, state: State, fed: Federation) -> State:
+        """Phase A until it ends, which clusters (B); then C."""
+        if "members" not in state.memory:
+            return self.adjusted(self.place(state, fed), fed)
+        state = self.place(state, fed)
+        E = whole_epochs(state.memory["epochs"])[state.placed] if self.keep_epochs else None
+        send = {} if E is None else {"epochs": E}
+        return merge(state, fed.ask(state.placed, self.solver, state, **send))
+
+    def adjusted(self, state: State, fed: Federation) -> State:
+        """A round of phase A: train E_m epochs, average, and see whose losses lag behind."""
+        E = state.memory["epochs"]
+        task = replace(self.solver, report=("loss",))
+        w = fed.ask(fed.clients, task, state, epochs=whole_epochs(E))
+        if not len(w.clients):
+            return state
+        losses = torch.cat([state.memory["losses"], filled(w, state.memory["losses"])[None]])
+        CL = cumulative(losses)  # (t, n), Eq. 7
+        if should_stop(torch.tensor([variance(row) for row in CL]), self.latest):
+            return self.cluster(state, w, fed)
+        if self.adjust != "none":
+            smaller = self.adjust == "smaller"
+            E = adjust_epochs(E, CL[-1], losses[-1], fed.sizes, self.alpha, smaller)
+        return merge(state, w).hold(epochs=E, losses=losses)
+
+    def cluster(self, state: State, w: Replies, fed: Federation) -> State:
+        """Phase B, on the weights of the last layer; a cluster starts from its members' average."""
+        last = fed.layout.columns("head.weight")
+        members = w.values[:, last]  # w'_m
+        M = scaled_l2(members)  # Eq. 6
+        angles = cosine_distance(members - state.models[0, last])
+        if self.clustering == "auto_cosine":
+            labels = auto_cut(angles).labels
+        else:
+            labels = vote(M, w.sizes, self.weighted, self.chain, self.literal).labels
+            if self.guard != "none":
+                labels = guard(angles if self.guard == "update_cosine" else M, labels).labels
+        models = mix(within(labels, w.sizes, int(labels.max()) + 1), w.values)
+        return state.regroup(w.clients, labels, models).hold(
+            members=members,
+            member_labels=labels,
+            distance=spread(M, w.clients, len(fed.clients)),
+            pretrained=state.models[:1],
+        )
+
+    def place(self, state: State, fed: Federation) -> State:
+        """Before the clustering, the one model; after it, the cluster nearest in the mean (Eq. 6)."""
+        new = state.unplaced
+        if not len(new):
+            return state
+        if "members" not in state.memory:
+            return state.reassign(new, torch.zeros_like(new))
+        before = State.shared(state.memory["pretrained"][0], len(fed.clients))
+        w = fed.ask(new, self.solver, before)
+        if not len(w.clients):
+            return state
+        D = cross_l2(w.values[:, fed.layout.columns("head.weight")], state.memory["members"])
+        labels = state.memory["member_labels"]
+        mean = within(labels, torch.ones(len(labels)), state.k)  # (k, members)
+        return state.reassign(w.clients, closest(D.double() @ mean.T))
+
+
+def filled(w: Replies, losses: Tensor) -> Tensor:
+    """(n,) this round's losses; who did not answer keeps its last one, or the mean at first."""
+    n = losses.shape[1]
+    last = losses[-1] if len(losses) else w.extra["loss"].mean().expand(n)
+    return last.index_copy(0, w.clients, w.extra["loss"])

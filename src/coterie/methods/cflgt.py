@@ -1,0 +1,93 @@
+"""CFLGT: clustering by gradient trajectories, 2 C numbers from each client.
+
+Liu, Wang, Yu, Kant: A Remedy for Heterogeneous Data: Clustered Federated Learning with Gradient
+Trajectory.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from pydantic.dataclasses import dataclass
+from torch import Tensor
+
+from coterie.bounds import Damping, Part, Share, Whole
+from coterie.distance import cross_trajectories, trajectories
+from coterie.grouping import Exemplars, closest, exemplars, mean_hopkins, silhouette
+from coterie.merge import merge
+from coterie.rng import stream
+from coterie.score import Score
+from coterie.signature import Trajectory, spread
+from coterie.solver import Solver
+from coterie.types import Federation, State
+
+
+@dataclass(frozen=True)
+class CFLGT:
+    """Pre-train one model, ask each client for the forces on its classifier, cluster, go on apart."""
+
+    solver: Solver = Solver(lr=0.001, momentum=0.9, epochs=5, batch=32)
+    fraction: Share = 0.2  # of clients drawn in a round once there are clusters
+    pretrain: Whole = 25  # K, rounds of FedAvg with everybody before the clustering
+    preference: Literal["median", "silhouette"] = "median"  # of affinity propagation
+    damping: Damping = 0.7  # of affinity propagation
+    hopkins: Part = 0.75  # less clustering tendency than this: one cluster
+    silhouette: Part = 0.25  # clusters less distinct than this: one cluster
+    normalise: bool = True  # forces per sample; False: summed as printed, which sorts by size
+
+    @property
+    def score(self) -> Score:
+        """Every client tests its cluster's model."""
+        return Score()
+
+    def init(self, fed: Federation) -> State:
+        """One model for everybody."""
+        return State.shared(fed.layout.initial, len(fed.clients))
+
+    def round(self, state: State, fed: Federation) -> State:
+        """FedAvg with everybody, K times; then cluster once; then FedAvg inside each cluster."""
+        if state.round < self.pretrain:
+            state = self.place(state, fed)
+            return merge(state, fed.ask(fed.clients, self.solver, state))
+        if "exemplars" not in state.memory:
+            state = self.cluster(state, fed)
+        state = self.place(state, fed)
+        cohort = fed.sample(self.fraction, among=state.placed)
+        return merge(state, fed.ask(cohort, self.solver, state))
+
+    def cluster(self, state: State, fed: Federation) -> State:
+        """Trajectories up, distances, affinity propagation; every cluster starts from h_g."""
+        z = fed.ask(fed.clients, Trajectory(normalise=self.normalise), self.place(state, fed))
+        if not len(z.clients):
+            return state
+        D = trajectories(z.values)  # (m, m)
+        found = self.groups(z.values, D, fed)
+        models = state.models[:1].repeat(len(found.exemplars), 1)
+        return state.regroup(z.clients, found.labels, models).hold(
+            pretrained=state.models[:1],
+            exemplars=z.values[found.exemplars],
+            distance=spread(D, z.clients, len(fed.clients)),
+            trajectories=z.spread(len(fed.clients), fill=float("nan")),
+        )
+
+    def groups(self, T: Tensor, D: Tensor, fed: Federation) -> Exemplars:
+        """Affinity propagation on -D, unless there is nothing to tell apart."""
+        one = Exemplars(torch.zeros(len(D), dtype=torch.long), D.sum(0).argmin()[None], True)
+        if mean_hopkins(T.flatten(1), stream(fed.seed, "hopkins", fed.round)) < self.hopkins:
+            return one
+        found = exemplars(D, self.preference, self.damping)
+        return one if silhouette(D, found.labels) < self.silhouette else found
+
+    def place(self, state: State, fed: Federation) -> State:
+        """Before the clustering, the one model; after it, the nearest exemplar's cluster."""
+        new = state.unplaced
+        if not len(new):
+            return state
+        if "exemplars" not in state.memory:
+            return state.reassign(new, torch.zeros_like(new))
+        before = State.shared(state.memory["pretrained"][0], len(fed.clients))
+        z = fed.ask(new, Trajectory(normalise=self.normalise), before)
+        if not len(z.clients):
+            return state
+        return state.reassign(z.clients, closest(cross_trajectories(z.values, state.memory["exemplars"])))

@@ -1,0 +1,98 @@
+"""DA-PFL: borrow from those who have the classes you lack.
+
+Yang, Feng, Guo, Wang, Ding, Fang, Liao: DA-PFL: Dynamic Affinity Aggregation for Personalized
+Federated Learning. 2024.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+import torch
+from pydantic.dataclasses import dataclass
+from torch import Tensor
+
+from coterie.affinity import affinity, dynamic_weights, median_sigma, static_weights
+from coterie.bounds import NonNegative, Positive, Share
+from coterie.distance import squared_l2
+from coterie.mixing import average, mix
+from coterie.score import Score
+from coterie.signature import Histogram
+from coterie.solver import Solver
+from coterie.types import Federation, State
+
+
+@dataclass(frozen=True)
+class DAPFL:
+    """A model of its own for each client, pulled towards a mixture of the others' models.
+
+    Row i of `state.models` is what client i trained last: the client holds it too, so that what
+    travels is the mixture down and the trained model up. Class counts are sent once, in the clear.
+    """
+
+    solver: Solver = Solver(lr=0.01, epochs=1, batch=10)
+    fraction: Share = 0.4  # of clients drawn in a round
+    lam: NonNegative = 0.1  # lambda, strength of the pull (not given in the paper)
+    sigma: Positive | Literal["median"] = "median"  # of Eq. 7; median: of this round's distances
+    eps: Positive = 1e-8  # of Eq. 7
+    variant: Literal["full", "v2", "v1"] = "full"  # v2: affinity alone; v1: the plain average
+    norm: Literal["minmax", "max"] = "minmax"  # how affinities are brought to [0, 1]
+
+    @property
+    def score(self) -> Score:
+        """Every client tests its own model."""
+        return Score()
+
+    @property
+    def local(self) -> Solver:
+        """Eq. 10: from the client's own model, pulled towards the mixture it is sent."""
+        return replace(self.solver, prox=self.lam, continues=True)
+
+    def init(self, fed: Federation) -> State:
+        """Everybody starts from w^0 and tells its class counts."""
+        nobody = State(fed.layout.initial[None][:0], torch.full_like(fed.clients, -1))
+        return self.place(nobody, fed)
+
+    def round(self, state: State, fed: Federation) -> State:
+        """Mix the drawn clients' models (Eq. 7-9), train towards the mixtures (Eq. 10)."""
+        state = self.place(state, fed)
+        cohort = fed.sample(self.fraction, among=state.placed)
+        rows = state.assign[cohort]
+        w = state.models[rows]  # (m, P)
+        C = state.memory["affinity"][rows][:, rows]  # (m, m)
+        anchor = mix(self.weights(C, w, fed.sizes[cohort]), w)  # w_i^g
+        new = fed.ask(cohort, self.local, state, anchor=anchor)
+        return state.hold(state.models.index_copy(0, state.assign[new.clients], new.values))
+
+    def weights(self, C: Tensor, w: Tensor, sizes: Tensor) -> Tensor:
+        """alpha (m, m): whose model goes into whose mixture; alone, one's own."""
+        if self.variant == "v1":
+            return average(sizes).repeat(len(w), 1)
+        if self.variant == "v2":
+            return static_weights(C)
+        d2 = squared_l2(w)
+        sigma = median_sigma(d2) if self.sigma == "median" else self.sigma
+        return dynamic_weights(C, d2, sigma, self.eps)
+
+    def place(self, state: State, fed: Federation) -> State:
+        """Class counts first; a newcomer then starts from the mixture that suits it."""
+        if not len(state.unplaced):
+            return state
+        s = fed.ask(state.unplaced, Histogram(classes=fed.classes), state)
+        k, m = state.k, len(s.clients)
+        if not m:
+            return state
+        counts = torch.cat([state.memory.get("counts", s.values[:0]), s.values])  # (k + m, classes)
+        C = affinity(counts, self.norm)
+        start = fed.layout.initial.repeat(m, 1)
+        if k:
+            to = torch.where(C[k:, :k].sum(1, keepdim=True) > 0, C[k:, :k], 1.0)  # or to everybody
+            start = mix(to / to.sum(1, keepdim=True), state.models)
+        rows = torch.arange(k, k + m)
+        state = replace(state, models=torch.cat([state.models, start])).reassign(s.clients, rows)
+        state = state.hold(counts=counts, affinity=C)
+        if not k:
+            return state
+        new = fed.ask(s.clients, self.local, state, start=start, anchor=start)
+        return state.hold(state.models.index_copy(0, state.assign[new.clients], new.values))

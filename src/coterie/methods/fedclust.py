@@ -1,0 +1,111 @@
+"""FedClust: one-shot clustering on the weights of the final layer.
+
+Islam, Javaherian, Xu, Yuan, Chen, Tzeng: FedClust: Tackling Data Heterogeneity in Federated
+Learning through Weight-Driven Client Clustering. ICPP 2024.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import ceil
+from typing import Literal
+
+import torch
+from pydantic.dataclasses import dataclass
+from torch import Tensor
+
+from coterie.bounds import Count, Positive, Share, Whole
+from coterie.distance import cosine_distance, cross_l2, l2
+from coterie.grouping import auto_cut, cut, cut_k
+from coterie.merge import merge
+from coterie.mixing import mix, within
+from coterie.score import Score
+from coterie.signature import spread
+from coterie.solver import Solver
+from coterie.types import Federation, Replies, State
+
+
+@dataclass(frozen=True)
+class FedClust:
+    """Every client trains once from the initial model and sends its final layer; those alike share.
+
+    The paper leaves the threshold to the user. Here it is a number (`threshold`, on Eq. 3's L2
+    distances), a number of clusters (`clusters`), or, with neither, read from the data: the largest
+    jump in the merging heights of the cosine distances between final-layer updates.
+    """
+
+    solver: Solver = Solver(lr=0.01, momentum=0.5, epochs=10, batch=10)
+    fraction: Share = 0.1  # R, of clients drawn in a round
+    threshold: Positive | None = None  # lambda: merge while the linkage distance is at most this
+    clusters: Whole = 0  # if given, cut the tree into this many clusters
+    distance: Literal["auto", "l2", "update_cosine"] = "auto"  # auto: Eq. 3 for a given threshold
+    linkage: Literal["average", "single", "complete"] = "average"  # not stated by the paper
+    warmup_epochs: Count = 10  # E_w, of the training in round 0
+    warmup: Literal["steps", "epochs"] = "steps"  # steps: as many for everybody, whatever its size
+    attach: bool = True  # with neither threshold nor clusters: join singletons to the nearest group
+
+    @property
+    def score(self) -> Score:
+        """Every client tests its cluster's model."""
+        return Score()
+
+    def init(self, fed: Federation) -> State:
+        """Round 0 only clusters."""
+        nobody = State(fed.layout.initial[None], torch.full_like(fed.clients, -1))
+        return self.place(nobody, fed)
+
+    def round(self, state: State, fed: Federation) -> State:
+        """FedAvg inside each cluster (Algorithm 1, lines 7-15)."""
+        state = self.place(state, fed)
+        return merge(
+            state, fed.ask(fed.sample(self.fraction, among=state.placed), self.solver, state)
+        )
+
+    def place(self, state: State, fed: Federation) -> State:
+        """Train from theta^0, send the final layer; join the nearest cluster of round 0 (Eq. 4)."""
+        if not len(state.unplaced):
+            return state
+        theta = fed.ask(
+            state.unplaced, self.warm(fed), State.shared(fed.layout.initial, len(fed.clients))
+        )
+        if not len(theta.clients):
+            return state
+        if "centres" not in state.memory:
+            return self.cluster(state, theta, fed)
+        nearest = cross_l2(theta.values, state.memory["centres"]).argmin(1)
+        return state.reassign(theta.clients, nearest)
+
+    def cluster(self, state: State, theta: Replies, fed: Federation) -> State:
+        """Distances, tree, cut; every cluster starts from theta^0 and remembers its mean layer."""
+        D = self.distances(theta.values, fed)  # (m, m)
+        if self.clusters:
+            labels = cut_k(D, min(self.clusters, len(D)), self.linkage)
+        elif self.threshold is not None:
+            labels = cut(D, self.threshold, self.linkage)
+        else:
+            labels = auto_cut(D, linkage=self.linkage, attach=self.attach).labels
+        k = int(labels.max()) + 1
+        centres = mix(within(labels, theta.sizes, k), theta.values)
+        models = fed.layout.initial.repeat(k, 1)
+        return state.regroup(theta.clients, labels, models).hold(
+            centres=centres, distance=spread(D, theta.clients, len(fed.clients))
+        )
+
+    def distances(self, theta: Tensor, fed: Federation) -> Tensor:
+        """Eq. 3, or the angle between what the clients added to the final layer of theta^0."""
+        by_angle = self.distance == "update_cosine" or (
+            self.distance == "auto" and self.threshold is None and not self.clusters
+        )
+        if not by_angle:
+            return l2(theta)
+        return cosine_distance(theta - fed.layout.initial[fed.layout.columns("head")])
+
+    def warm(self, fed: Federation) -> Solver:
+        """Round 0's training: E_w epochs, or as many steps as the median client makes in them."""
+        if self.warmup == "epochs":
+            return replace(self.solver, epochs=self.warmup_epochs, steps=0, upload="head")
+        batch = self.solver.batch or int(fed.sizes.max())
+        steps = self.warmup_epochs * ceil(float(fed.sizes.median()) / batch)
+        return replace(self.solver, steps=steps, upload="head")
+
+

@@ -1,0 +1,132 @@
+"""FedDSMIC: cluster by what models say of samples the server holds; meta-learn each centre.
+
+Li, Chen, Wang, Ding, Li: Multi-initial-Center Federated Learning with Data Distribution
+Similarity-Aware Constraint. ICA3PP 2022.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+import torch
+from pydantic.dataclasses import dataclass
+from torch import Tensor
+
+from coterie.bounds import Count, Positive, Share
+from coterie.distance import kl_logits
+from coterie.errors import ConfigError
+from coterie.grouping import closest, farthest_first, kmeanspp
+from coterie.mixing import average, mix, within
+from coterie.rng import stream
+from coterie.score import Score
+from coterie.solver import Solver
+from coterie.types import Federation, State
+
+
+@dataclass(frozen=True)
+class FedDS:
+    """C centres; each round a client joins the centre whose predictions are nearest to its own.
+
+    The server needs real samples (`[data] public`), taken out of the data before it is divided.
+    """
+
+    solver: Solver = Solver(lr=0.01, momentum=0.9, steps=20, batch=32)
+    fraction: Share = 1.0  # of clients drawn in a round
+    clusters: Count = 3  # C
+    seeding: Literal["farthest", "kmeans++", "random"] = "farthest"  # of the first centres
+
+    @property
+    def score(self) -> Score:
+        """Every client tests its centre."""
+        return Score()
+
+    @property
+    def local(self) -> Solver:
+        """Plain SGD."""
+        return self.solver
+
+    def init(self, fed: Federation) -> State:
+        """Every centre is w^0 until the first round has told clients apart."""
+        predictions(fed.layout.initial[None], fed)  # without public samples, say so before training
+        models = fed.layout.initial.repeat(self.clusters, 1)
+        return State(models, torch.full_like(fed.clients, -1))
+
+    def round(self, state: State, fed: Federation) -> State:
+        """Train (Eq. 15-16), compare on the indicator samples (Eq. 6-7), average (Eq. 17)."""
+        cohort = fed.sample(self.fraction)
+        w = fed.ask(cohort, self.local, provisional(state, fed))
+        if not len(w.clients):
+            return state
+        p = predictions(w.values, fed)  # (m, N_o, classes)
+        if "seeded" not in state.memory:
+            state = self.seed(state, w.values, p, fed)
+        u = closest(kl_logits(p, predictions(state.models, fed)))
+        W = within(u, w.sizes, state.k)
+        return state.hold(mix(W, w.values, keep=state.models)).reassign(w.clients, u)
+
+    def seed(self, state: State, w: Tensor, p: Tensor, fed: Federation) -> State:
+        """The first centres, from the models of the first round; a centre too many stays w^0."""
+        k = min(self.clusters, len(w))
+        rng = stream(fed.seed, "seeding", fed.round)
+        if self.seeding == "random":
+            chosen = torch.randperm(len(w), generator=rng)[:k]
+        else:
+            D = kl_logits(p, p)
+            chosen = farthest_first(D, k, rng) if self.seeding == "farthest" else kmeanspp(
+                D.clamp(min=0).sqrt(), k, rng
+            )
+        return state.hold(state.models.index_copy(0, torch.arange(k), w[chosen]), seeded=torch.ones(1))
+
+    def place(self, state: State, fed: Federation) -> State:
+        """A newcomer trains an epoch from the mean of the centres and joins the nearest (Eq. 6-7)."""
+        if not len(state.unplaced) or "seeded" not in state.memory:
+            return state
+        w = fed.ask(
+            state.unplaced, replace(self.solver, epochs=1, steps=0), provisional(state, fed)
+        )
+        if not len(w.clients):
+            return state
+        D = kl_logits(predictions(w.values, fed), predictions(state.models, fed))
+        return state.reassign(w.clients, closest(D))
+
+
+@dataclass(frozen=True)
+class FedDSMIC(FedDS):
+    """FedDS with first-order MAML: a centre is learned so that one local step makes it personal."""
+
+    eta: Positive = 0.01  # rate of the inner step, and of the step at evaluation
+
+    @property
+    def local(self) -> Solver:
+        """Eq. 15-16, with independent mini-batches; momentum on the outer step only."""
+        return replace(self.solver, meta=self.eta)
+
+    @property
+    def score(self) -> Score:
+        """The centre, and what one full-batch step makes of it (Eq. 9)."""
+        return Score(adapt=Solver(lr=self.eta, steps=1, batch=0))
+
+
+def predictions(rows: Tensor, fed: Federation) -> Tensor:
+    """(k, N_o, classes) logits of each model on the samples the server holds."""
+    if fed.public is None or not len(fed.public):
+        raise ConfigError(
+            "this method compares models on samples that the server holds, and there are none",
+            code="C044",
+            fix="set data.public = 1 (samples per class, taken out before the data is divided)",
+        )
+    x = fed.public
+    return torch.stack([fed.layout.predict(row, x) for row in rows])
+
+
+def provisional(state: State, fed: Federation) -> State:
+    """The state in which a client that was never assigned holds the mean of the centres."""
+    if not len(state.unplaced):
+        return state
+    members = torch.zeros(state.k, dtype=torch.float64)
+    members.index_add_(0, state.assign[state.placed], fed.sizes[state.placed])
+    W = average(members) if members.sum() else average(torch.ones(state.k))
+    mean = mix(W, state.models)
+    lodged = replace(state, models=torch.cat([state.models, mean]))
+    return lodged.reassign(state.unplaced, torch.full_like(state.unplaced, state.k))
