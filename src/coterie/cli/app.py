@@ -1,0 +1,54 @@
+"""The commands, in the order in which one meets them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from coterie import __version__
+from coterie.cli import data, doctor, files, lists, train
+
+app = typer.Typer(
+    name="coterie",
+    help="Clustered and personalised federated learning.",
+    epilog="First steps: coterie demo, then coterie init my.toml and coterie run my.toml.",
+    rich_markup_mode=None,  # rich would be imported for --help
+    pretty_exceptions_enable=False,
+    suggest_commands=False,  # our own message names the nearest command
+)
+
+
+def version(asked: bool) -> None:
+    """Print the version and stop."""
+    if asked:
+        typer.echo(f"coterie {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    show_version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=version, is_eager=True)
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of an error (any position).")
+    ] = False,
+) -> None:
+    """Clustered and personalised federated learning."""
+
+
+for command in (
+    train.demo,
+    files.init,
+    files.check,
+    data.data,
+    train.run,
+    train.resume,
+    lists.methods,
+    lists.models,
+    lists.datasets,
+    doctor.doctor,
+):
+    app.command()(command)
+app.command("help")(lists.explain)

@@ -1,0 +1,143 @@
+"""Commands about experiment files: init, check."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from coterie.cli import say
+from coterie.cli.train import data_at_hand
+from coterie.errors import ConfigError
+
+if TYPE_CHECKING:
+    from coterie.config import Config
+
+
+def init(
+    file: Annotated[Path, typer.Argument(help="The experiment file to write.")],
+    data: Annotated[str, typer.Option(help="A name, file or folder.")] = "digits",
+    method: Annotated[str, typer.Option(help="See coterie methods.")] = "fedavg",
+    partition: Annotated[str, typer.Option(help="The kind of partition.")] = "dirichlet",
+    model: Annotated[str | None, typer.Option(help="See coterie models.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file.")] = False,
+) -> None:
+    """Write a commented experiment file."""
+    from coterie.config.template import template
+
+    if file.exists() and not force:
+        raise ConfigError(
+            f"{file} exists",
+            code="C015",
+            fix=f"choose another name, or: coterie init {file} --force",
+        )
+    text = template(data=data, method=method, partition=partition, model=model)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    except OSError as cause:
+        raise ConfigError(
+            f"{file} cannot be written: {cause.strerror}", code="C010", fix="choose another place"
+        ) from cause
+    say.result(f"wrote {file}")
+    say.label("next", f"coterie check {file}    then: coterie run {file}")
+
+
+def check(
+    file: Annotated[Path, typer.Argument(help="An experiment file.")],
+    settings: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings above the file.")
+    ] = None,
+    explain: Annotated[
+        list[str] | None, typer.Option(metavar="KEY", help="Say where a value came from.")
+    ] = None,
+    resolved: Annotated[
+        bool, typer.Option("--resolved", help="Print the experiment with every default.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Look for problems in a file, without training.
+
+    Shows what the experiment would do: clients, samples, parameters, bytes per round.
+    """
+    from coterie import config as configs
+    from coterie.config.source import assignment
+
+    config = configs.load(file, [assignment(s) for s in settings or []])
+    if explain:
+        for key in explain:
+            say.result(configs.explain(config, key))
+        return
+    if resolved:
+        say.result(configs.resolved(config).rstrip())
+        return
+    data_at_hand(config)
+    found = plan(config)
+    if json:
+        say.line({"file": str(file), "notes": list(config.notes), **found})
+        return
+    for text in config.notes:
+        say.label("note", text)
+    for word, text in describe(config, found).items():
+        say.result(f"{word:<8}{text}")
+    say.label("next", f"coterie run {file}{''.join(f' {s}' for s in settings or [])}")
+
+
+def plan(config: Config) -> dict[str, Any]:
+    """What an experiment would do, in numbers: clients, samples, parameters, bytes."""
+    from coterie import experiment, models
+    from coterie.layout import Layout
+
+    clients = experiment.population(config)
+    net = models.build(
+        config.model.name,
+        shape=clients.shape,
+        classes=clients.classes,
+        **experiment.model_options(config),
+    )
+    parameters = Layout(net, head=config.model.head).size
+    sizes = clients.sizes.long()
+    drawn = max(1, int(config.train.participation * len(sizes) + 0.5))
+    model_bytes = 4 * parameters
+    return {
+        "method": config.method,
+        "data": config.data.source,
+        "shape": list(clients.shape),
+        "classes": clients.classes,
+        "partition": str(config.partition.spec),
+        "clients": len(sizes),
+        "samples": int(sizes.sum()),
+        "smallest_client": int(sizes.min()),
+        "largest_client": int(sizes.max()),
+        "model": config.model.name,
+        "parameters": parameters,
+        "rounds": config.train.rounds,
+        "clients_per_round": drawn,
+        "model_bytes": model_bytes,
+        "bytes_per_round": {"down": drawn * model_bytes, "up": drawn * model_bytes},
+        "seed": config.seed,
+    }
+
+
+def describe(config: Config, found: dict[str, Any]) -> dict[str, str]:
+    """The plan in words."""
+    shape = "x".join(map(str, found["shape"]))
+    down = say.size(found["bytes_per_round"]["down"])
+    local = (
+        f"{config.train.local_steps} steps"
+        if config.train.local_steps
+        else f"{config.train.local_epochs} epochs"
+    )
+    return {
+        "method": f"{found['method']}, {found['rounds']} rounds of {local}, seed {found['seed']}",
+        "data": f"{found['data']}: {found['samples']:,} training samples of {shape}, "
+        f"{found['classes']} classes",
+        "clients": f"{found['clients']} by {found['partition']}, "
+        f"{found['smallest_client']:,} to {found['largest_client']:,} samples, "
+        f"{found['clients_per_round']} drawn each round",
+        "model": f"{found['model']}, {found['parameters']:,} parameters "
+        f"({say.size(found['model_bytes'])})",
+        "traffic": f"about {down} down and as much up each round, "
+        f"if whole models travel to everyone drawn",
+    }

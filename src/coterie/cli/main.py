@@ -1,0 +1,127 @@
+"""The way in and out: arguments in, an exit code out, errors in words, a clean end on Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from types import FrameType
+
+import click
+from click.exceptions import Abort, NoSuchOption
+
+from coterie.cli import running, say
+from coterie.errors import ClientError, ConfigError, CoterieError, DataError
+
+INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one command and exit with its code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in given
+    given = [a for a in given if a != "--debug"] or ["--help"]
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, interrupt)
+    code = call(given, debug)
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader went away, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)
+
+
+def call(given: Sequence[str], debug: bool = False) -> int:
+    """Run one command; whatever goes wrong becomes a message and an exit code."""
+    from coterie.cli.app import app
+
+    try:
+        code = app(list(given), prog_name="coterie", standalone_mode=False)
+    except CoterieError as error:
+        return failed(error, debug)
+    except click.UsageError as error:
+        return failed(usage(error), debug)
+    except click.ClickException as error:
+        return failed(ConfigError(error.format_message(), code="C001"), debug)
+    except (KeyboardInterrupt, Abort):
+        return interrupted()
+    except BrokenPipeError:
+        return 0
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        what = f"{type(error).__name__}: {error}"
+        return failed(CoterieError(what, code="X001", fix="--debug shows where"), debug=False)
+    if code == INTERRUPTED:  # what typer makes of Ctrl-C
+        return interrupted()
+    return code if isinstance(code, int) else 0
+
+
+def failed(error: CoterieError, debug: bool) -> int:
+    """Say what went wrong, and give its exit code."""
+    if isinstance(error, ClientError) and error.__cause__ is not None:
+        traceback.print_exception(error.__cause__)  # the user's own exception comes first
+    if debug:
+        traceback.print_exception(error)
+    say.note(f"error[{error.code}]: {error}")
+    saved = running.resumable()
+    if saved:
+        say.note(f"  saved  {saved}: coterie resume {saved}")
+    nothing = isinstance(error, ConfigError | DataError) and not saved
+    say.note(f"{'nothing was run. ' * nothing}explain: coterie help {error.code}")
+    return error.exit
+
+
+def usage(error: click.UsageError) -> ConfigError:
+    """A mistake in the command line, with the way to write it."""
+    what, fix = error.format_message().rstrip("."), ""
+    command = error.ctx.command_path if error.ctx else "coterie"
+    if isinstance(error, NoSuchOption):
+        what = f"there is no option {error.option_name}"
+        similar = near(error.option_name, options(error.ctx))
+        fix = f"a similar option exists: {similar}" if similar else ""
+    elif what.startswith("No such command") and error.ctx:
+        word = what.split("'")[1]
+        what = f"there is no command {word}"
+        known = getattr(error.ctx.command, "commands", {})
+        similar = near(word, known)
+        fix = f"a similar command exists: {similar}" if similar else f"one of {', '.join(known)}"
+    return ConfigError(
+        what[:1].lower() + what[1:],
+        code="C001",
+        fix=fix or f"{command} --help shows how it is used",
+    )
+
+
+def near(word: str, known: Iterable[str]) -> str | None:
+    """The known word most like a given one."""
+    return next(iter(get_close_matches(word, list(known), n=1)), None)
+
+
+def options(context: click.Context | None) -> list[str]:
+    """The options of the command that was being read."""
+    return [o for p in context.command.params for o in p.opts] if context else []
+
+
+def interrupted() -> int:
+    """The end after Ctrl-C: what is safe, and how to go on."""
+    saved = running.resumable()
+    say.note("\ninterrupted" + ("; the last whole round is saved" if saved else ""))
+    if saved:
+        say.label("next", f"coterie resume {saved}")
+    return INTERRUPTED
+
+
+_stopping = False
+
+
+def interrupt(number: int, frame: FrameType | None) -> None:
+    """The first signal stops in good order; the second at once."""
+    global _stopping
+    if _stopping:
+        os._exit(INTERRUPTED)
+    _stopping = True
+    raise KeyboardInterrupt

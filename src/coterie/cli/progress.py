@@ -1,0 +1,104 @@
+"""A run as it goes: a bar on a terminal, a line per round elsewhere, JSON if asked for."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from coterie.cli import say
+from coterie.cli.running import Event, Listener
+
+
+@contextmanager
+def watching(name: str, *, quiet: bool = False, json: bool = False) -> Iterator[Listener]:
+    """Whoever listens to a run and shows what was asked for."""
+    if json:
+        yield say.line
+    elif quiet:
+        yield warnings
+    elif sys.stderr.isatty():
+        with bar(name) as listen:
+            yield listen
+    else:
+        yield lambda event: lines(name, event)
+
+
+def warnings(event: Event) -> None:
+    """Only what a person must know."""
+    if text := warning(event):
+        say.note(text)
+
+
+def warning(event: Event) -> str:
+    """What a person must know of an event, or nothing."""
+    if event["event"] == "warning":
+        return f"warning {event['text']}"
+    if event["event"] == "rejected":
+        client = f"client {event['client']}"
+        return f"warning round {event['round']}: {client} was left out, {event['why']}"
+    return ""
+
+
+def lines(name: str, event: Event) -> None:
+    """One line per round, for logs and pipes."""
+    warnings(event)
+    if event["event"] == "resume":
+        say.label("run", f"{name}  continues after round {event['round']} of {event['rounds']}")
+    if event["event"] == "round":
+        width = len(str(event["rounds"]))
+        at = f"{event['round']:>{width}}/{event['rounds']}"
+        say.label("run", f"{name}  {at}  {numbers(event)}  {say.seconds(event['seconds'])}")
+
+
+def numbers(event: Event) -> str:
+    """The numbers of a round that a person watches."""
+    parts = []
+    if "accuracy" in event:
+        parts += [f"accuracy {say.percent(event['accuracy'])}"]
+        parts += [f"worst client {say.percent(event.get('worst'))}"]
+    parts += clusters(event)
+    return "  ".join(parts)
+
+
+def clusters(event: dict[str, Any]) -> list[str]:
+    """The number of models, if it says anything."""
+    count = int(event.get("clusters", 0))
+    ari = f" (ARI {event['ari']:.2f})" if "ari" in event and count > 1 else ""
+    return [f"{count} clusters{ari}"] if count > 1 else []
+
+
+@contextmanager
+def bar(name: str) -> Iterator[Listener]:
+    """A progress bar on the terminal."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("run     {task.description:<9}"),
+        BarColumn(bar_width=20),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[numbers]}"),
+    )
+    with Progress(*columns, console=Console(stderr=True, highlight=False)) as progress:
+        task = progress.add_task(name, total=None, numbers="")
+
+        def listen(event: Event) -> None:
+            if text := warning(event):
+                progress.console.print(text, markup=False)
+            if event["event"] in ("start", "resume", "round"):
+                progress.update(task, completed=event["round"], total=event["rounds"])
+            if text := numbers(event):
+                progress.update(task, numbers=text)
+
+        yield listen

@@ -1,0 +1,101 @@
+"""How commands speak: results on stdout, everything else on stderr, tables that line up."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+
+def result(text: str = "") -> None:
+    """A line of what was asked for."""
+    print(text, flush=True)
+
+
+def line(value: Mapping[str, Any]) -> None:
+    """One JSON object on a line of stdout."""
+    print(json.dumps(finite(value), default=str, allow_nan=False), flush=True)
+
+
+def finite(value: Any) -> Any:
+    """A value as JSON can hold it: what is not a number is null.
+
+    >>> finite({"a": [1.0, float("nan")]})
+    {'a': [1.0, None]}
+    """
+    if isinstance(value, Mapping):
+        return {key: finite(v) for key, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def note(text: str = "") -> None:
+    """A line of anything else."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def label(word: str, text: str) -> None:
+    """A note under a word: data, run, next."""
+    for i, part in enumerate(text.splitlines()):
+        note(f"{'' if i else word:<7} {part}")
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[object]], numbers: bool = False) -> str:
+    """Cells in columns, numbers to the right if they are numbers, and a rule under the head.
+
+    >>> print(table(("name", "size"), [("a", 10), ("bcd", 5)]))
+    name  size
+    ────  ────
+    a     10
+    bcd   5
+    """
+    cells = [[str(c) for c in row] for row in (head, *rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
+    cells.insert(1, ["─" * w for w in widths])
+    pad = str.rjust if numbers else str.ljust
+    return "\n".join(
+        "  ".join(
+            (pad if i else str.ljust)(c, w)
+            for i, (c, w) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in cells
+    )
+
+
+def size(count: float) -> str:
+    """Bytes for people.
+
+    >>> size(999), size(1_500_000), size(2.5e9)
+    ('999 B', '1.5 MB', '2.5 GB')
+    """
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+def percent(share: float | None) -> str:
+    """A share in percent.
+
+    >>> percent(0.713), percent(None)
+    ('71.3 %', 'n/a')
+    """
+    return "n/a" if share is None or share != share else f"{100 * share:.1f} %"
+
+
+def seconds(count: float) -> str:
+    """A time for people.
+
+    >>> seconds(4.13), seconds(200), seconds(4000)
+    ('4.1 s', '3 min 20 s', '1 h 06 min')
+    """
+    if count < 60:
+        return f"{count:.1f} s"
+    minutes, rest = divmod(round(count), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    return f"{minutes // 60} h {minutes % 60:02d} min"

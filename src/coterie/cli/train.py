@@ -1,0 +1,232 @@
+"""Commands that train: demo, run, resume."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from coterie.cli import running, say
+from coterie.cli.progress import clusters, watching
+from coterie.cli.running import Done
+from coterie.errors import ConfigError
+
+if TYPE_CHECKING:
+    from coterie.config import Config
+
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the result.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object per line on stdout.")]
+
+
+def run(
+    settings: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[FILE] [KEY=VALUE]...", help="An experiment file, and settings."),
+    ] = None,
+    data: Annotated[str | None, typer.Option(help="data.source: a name, file or folder.")] = None,
+    method: Annotated[str | None, typer.Option(help="method: see coterie methods.")] = None,
+    clients: Annotated[int | None, typer.Option(help="partition.clients")] = None,
+    partition: Annotated[
+        str | None, typer.Option(help="partition.kind, as dirichlet:0.3 or rotation+quantity.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="model.name: see coterie models.")] = None,
+    rounds: Annotated[int | None, typer.Option(help="train.rounds")] = None,
+    seed: Annotated[int | None, typer.Option(help="seed")] = None,
+    engine: Annotated[str | None, typer.Option(help="engine.name")] = None,
+    out: Annotated[Path | None, typer.Option(help="The folder of the run.")] = None,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Train an experiment.
+
+    It is given as a file, as flags and settings, or both; flags and settings stand above the file.
+    """
+    from coterie.config import load
+
+    flags = {
+        "data.source": data,
+        "method": method,
+        "partition.clients": clients,
+        "partition.kind": partition,
+        "model.name": model,
+        "train.rounds": rounds,
+        "seed": seed,
+        "engine.name": engine,
+    }
+    file, given = sort(settings or [])
+    given += [(key, value) for key, value in flags.items() if value is not None]
+    config = load(file, given)
+    data_at_hand(config)
+    if not json:
+        for text in config.notes:
+            say.label("note", text)
+    with watching(config.method, quiet=quiet, json=json) as listen:
+        done = running.execute(config, out, listen)
+    conclude(config.method, done, json)
+
+
+def resume(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")],
+    settings: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings to change.")
+    ] = None,
+    rounds: Annotated[int | None, typer.Option(help="Go on to this many rounds.")] = None,
+    allow_change: Annotated[
+        list[str] | None, typer.Option(metavar="KEY", help="Let this setting differ.")
+    ] = None,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Continue a run exactly where it stopped.
+
+    The result has the same bits as if the run had never been interrupted.
+    """
+    from coterie.config.source import assignment
+
+    given = [assignment(text) for text in settings or []]
+    if rounds is not None:
+        given.append(("train.rounds", rounds))
+    with watching(folder.name, quiet=quiet, json=json) as listen:
+        done = running.proceed(folder, listen, given, allow_change or ())
+    conclude(folder.name, done, json)
+
+
+def demo(
+    method: Annotated[
+        str | None, typer.Option(help="The method beside fedavg; see coterie methods.")
+    ] = None,
+    rounds: Annotated[int, typer.Option(help="Rounds of each method.")] = 20,
+    out: Annotated[Path, typer.Option(help="The folder of the two runs.")] = Path("runs/demo"),
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Train two methods, offline, in a minute.
+
+    20 clients in 4 hidden groups hold handwritten digits; each group sees them at another angle.
+    """
+    from coterie import __version__
+    from coterie.config import load
+    from coterie.methods import METHODS
+
+    second = method or next(name for name in ("fedclust", "local") if name in METHODS)
+    names = tuple(dict.fromkeys(("fedavg", second)))
+    configs = [load(None, [("method", name), ("train.rounds", rounds), *DEMO]) for name in names]
+    if not (quiet or json):
+        say.note(
+            f"coterie {__version__} · digits (1,797 images, in scikit-learn) · "
+            f"20 clients in 4 hidden groups (rotated 0°/90°/180°/270°) · seed 0"
+        )
+    runs = {}
+    for name, config in zip(names, configs, strict=True):
+        clear(out / name)
+        with watching(name, quiet=quiet, json=json) as listen:
+            runs[name] = running.execute(config, out / name, listen)
+    if json:
+        for name, done in runs.items():
+            say.line(closing(name, done))
+        return
+    say.result(table(runs))
+    if len(runs) == 2:
+        say.result(compared(runs))
+    say.label("records", f"{out}/*/  run.toml, metrics.csv, clusters.csv, summary.json")
+    say.label(
+        "next", "coterie init my.toml       write a commented experiment file for your own data"
+    )
+
+
+DEMO = [
+    ("data.source", "digits"),
+    ("partition.kind", "rotation"),
+    ("partition.clients", 20),
+    ("model.name", "cnn-s"),
+    ("train.local_epochs", 2),
+    ("train.batch_size", 16),
+]
+
+
+def sort(settings: list[str]) -> tuple[Path | None, list[tuple[str, Any]]]:
+    """The experiment file among the arguments, and the settings."""
+    from coterie.config.source import assignment
+
+    files = [s for s in settings if "=" not in s or Path(s).is_file()]
+    if len(files) > 1:
+        raise ConfigError(
+            f"more than one experiment file: {', '.join(files)}",
+            code="C001",
+            fix="name one file; settings are written key=value",
+        )
+    given = [assignment(s) for s in settings if s not in files]
+    return (Path(files[0]) if files else None), given
+
+
+def data_at_hand(config: Config) -> None:
+    """Miss a named set before anything heavy is imported."""
+    from coterie.data import named
+
+    name = named.canonical(config.data.source)
+    if name and not named.NAMED[name].embedded:
+        named.require(name)
+
+
+def clear(folder: Path) -> None:
+    """Make room for a new demo where an old one lies; anything else is left alone."""
+    if (folder / "run.toml").exists():
+        shutil.rmtree(folder)
+
+
+def conclude(name: str, done: Done, json: bool) -> None:
+    """What came out of a run, and what to do next."""
+    if json:
+        say.line(closing(name, done))
+        return
+    result = done.result
+    for text in result.population.notes:
+        say.label("note", text)
+    say.result(table({name: done}))
+    say.label("records", f"{result.folder}  (metrics.csv, clusters.csv, summary.json)")
+    rounds = 2 * int(result.summary["rounds"])
+    say.label("next", f"coterie resume {result.folder} --rounds {rounds}    train on")
+
+
+def closing(name: str, done: Done) -> dict[str, Any]:
+    """The last JSON object of a run."""
+    return {
+        "event": "result",
+        "name": name,
+        "folder": str(done.result.folder),
+        "seconds": done.seconds,
+        "notes": list(done.result.population.notes),
+        "summary": dict(done.result.summary),
+    }
+
+
+def compared(runs: Mapping[str, Done]) -> str:
+    """For how many clients the second of two runs is better than the first."""
+    (first, a), (second, b) = ((n, done.result.accuracy.values) for n, done in runs.items())
+    better = sum(b[client] > a[client] for client in a.keys() & b.keys())
+    return f"{second} is better than {first} for {better} of {len(a)} clients"
+
+
+def table(runs: Mapping[str, Done]) -> str:
+    """One row per run: accuracy, worst client, clusters, bytes, time."""
+    head = ("method", "accuracy", "worst client", "clusters", "sent up", "sent down", "time")
+    rows = []
+    for name, done in runs.items():
+        s = done.result.summary
+        at = s[s["stage"]]
+        found = {k: s["clusters"][k] for k in ("clusters", "ari") if k in s["clusters"]}
+        rows.append(
+            (
+                name,
+                say.percent(at["accuracy_mean"]),
+                say.percent(at["accuracy_worst"]),
+                " ".join(clusters(found)).replace(" clusters", "") or "1",
+                say.size(s["bytes_up"]),
+                say.size(s["bytes_down"]),
+                say.seconds(done.seconds),
+            )
+        )
+    return say.table(head, rows, numbers=True)

@@ -1,0 +1,93 @@
+"""The names other libraries and papers use for the same settings, accepted and translated.
+
+Each is accepted in the table of the key it stands for, or at the top of the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from coterie.config.problems import Path, Problem
+
+ALIASES: dict[str, tuple[str, str]] = {
+    alias: (table, key)
+    for table, key, aliases in (
+        ("partition", "clients", "num_clients client_num num_users n_clients n_parties"),
+        ("train", "participation", "join_ratio frac fraction fraction_fit fraction_train"),
+        ("train", "participation", "proportion sample_fraction"),
+        ("train", "rounds", "global_rounds num_rounds num_server_rounds comm_round"),
+        ("train", "local_epochs", "local_ep"),
+        ("train", "batch_size", "local_bs"),
+        ("train", "lr", "local_learning_rate learning_rate local_lr"),
+        ("train", "weight_decay", "l2"),
+        ("data", "source", "dataset"),
+        ("evaluate", "every", "eval_gap eval_interval"),
+        ("output", "dir", "out"),
+    )
+    for alias in aliases.split()
+}
+# In the table of a method or a kind of partition: the other name, and the fields it may stand for.
+OPTIONS = {
+    "beta": ("alpha",),
+    "classes_per_client": ("per_client",),
+    "num_classes_per_client": ("per_client",),
+    "lamda": ("lam", "lambda_", "strength"),
+    "num_clusters": ("n_clusters", "k", "clusters"),
+    "n_clusters": ("k", "clusters"),
+    "k": ("n_clusters", "clusters"),
+    "cluster_alpha": ("threshold",),
+    "eps_1": ("eps1",),
+    "eps_2": ("eps2",),
+}
+
+
+def translate(tree: dict[str, Any], problems: list[Problem]) -> dict[Path, Path]:
+    """Give every alias in `tree` its own name here; say which key stood for which."""
+    renamed: dict[Path, Path] = {}
+    for alias, (table, key) in ALIASES.items():
+        for found in ((alias,), (table, alias)):
+            home = tree if len(found) == 1 else tree.get(table)
+            if isinstance(home, dict) and alias in home:
+                target = tree.setdefault(table, {})
+                if isinstance(target, dict):
+                    move(home, alias, target, key, found, (table, key), renamed, problems)
+    data = tree.get("data")
+    if isinstance(data, dict) and isinstance(data.get("test"), int | float):  # a share: own split
+        old, new = ("data", "test"), ("data", "test_share")
+        move(data, "test", data, "test_share", old, new, renamed, problems)
+    return renamed
+
+
+def translate_options(
+    own: dict[str, Any], table: Path, fields: Iterable[str], problems: list[Problem]
+) -> dict[Path, Path]:
+    """The same for the own table of a method or of a kind of partition, with these fields."""
+    renamed: dict[Path, Path] = {}
+    known = set(fields)
+    for alias, keys in OPTIONS.items():
+        key = next((k for k in keys if k in known), None)
+        if alias in own and alias not in known and key:
+            move(own, alias, own, key, (*table, alias), (*table, key), renamed, problems)
+    return renamed
+
+
+def move(
+    home: dict[str, Any],
+    alias: str,
+    target: dict[str, Any],
+    key: str,
+    old: Path,
+    new: Path,
+    renamed: dict[Path, Path],
+    problems: list[Problem],
+) -> None:
+    """Take one alias out of its table and put its value where it belongs."""
+    value = home.pop(alias)
+    if key in target:
+        problems.append(
+            Problem(old, value, "given twice", f"{'.'.join(new)} is the same; keep one of the two")
+        )
+    else:
+        target[key] = value
+        renamed[new] = old

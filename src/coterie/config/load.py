@@ -1,0 +1,193 @@
+"""From what was written to an experiment with every default, or to all that is wrong with it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path as File
+from typing import Any
+
+from coterie.config import aliases, hyper, pairs, partition, schema, source
+from coterie.config.fields import Field, fields
+from coterie.config.problems import Path, Problem, ProblemsError, near, place
+from coterie.config.schema import Config
+from coterie.config.source import Written
+from coterie.config.validate import values
+from coterie.errors import ConfigError
+from coterie.methods import METHODS
+
+HERE = schema.__name__
+TABLES = {
+    "data": schema.Data,
+    "partition": schema.Partition,
+    "model": schema.Model,
+    "train": schema.Train,
+    "evaluate": schema.Evaluate,
+    "engine": schema.Engine,
+    "output": schema.Output,
+}
+Settings = Iterable[tuple[str, Any]]
+
+
+def load(file: File | str | None = None, settings: Settings = ()) -> Config:
+    """The experiment of a file, with these settings of the command line above it."""
+    written = source.read(file) if file is not None else Written(source.COMMAND_LINE)
+    return resolve(written, settings)
+
+
+def loads(text: str, name: str = "experiment.toml", settings: Settings = ()) -> Config:
+    """The experiment of a text.
+
+    >>> config = loads('method = "fedprox"', settings=[("train.rounds", 3)])
+    >>> config.hyper["mu"], config.train.rounds, config.train.batch_size
+    (0.01, 3, 32)
+    """
+    return resolve(source.parse(text, name), settings)
+
+
+def resolve(written: Written, settings: Settings = ()) -> Config:
+    """Every key with its value and where that came from; `ProblemsError` with all that is wrong."""
+    for key, value in settings:
+        source.override(written, key, value)
+    problems: list[Problem] = []
+    tree = copy.deepcopy(written.tree)
+    renamed = aliases.translate(tree, problems)
+    top = {k: f for k, f in fields(HERE, "Config").items() if k in ("method", "seed")}
+    method, own = method_of(tree, top, problems)
+    table = hyper.table_name(method)
+    problems += strangers(tree, table)
+    out: dict[str, Any] = values(top, {k: tree[k] for k in top if k in tree}, (), problems)
+    out["method"] = method
+    given = {k: v for k in (*TABLES, table) if isinstance(v := tree.get(k, {}), dict)}
+    for name, cls in TABLES.items():
+        if name == "partition":
+            out[name] = partition.resolve(given.get(name, {}), renamed, problems)
+        else:
+            out[name] = values(fields(HERE, cls.__name__), given.get(name, {}), (name,), problems)
+    if out["data"]["test"] in ("labels", "proportions") and "test_share" not in given.get(
+        "data", {}
+    ):
+        out["data"]["test_share"] = 1.0
+    if method in pairs.PUBLIC and "public" not in given.get("data", {}):
+        out["data"]["public"] = 1
+    paper = own_training(method, given.get("train", {}), out["train"]) if own is not None else {}
+    mine = given.get(table, {})
+    if own is not None:
+        renamed |= aliases.translate_options(mine, (table,), own, problems)
+        problems += moved(mine, table)
+    out["hyper"] = values(own or {}, mine if own is not None else {}, (table,), problems)
+    problems += pairs.impossible(out, table, own or {}, {p.path for p in problems})
+    places = {**written.places, **{new: written.places.get(old, 0) for new, old in renamed.items()}}
+    if problems:
+        problems = [at_home(p, own or {}) for p in problems]
+        shown = [Problem(renamed.get(p.path, p.path), p.value, p.reason, p.fix) for p in problems]
+        raise ProblemsError(written.name, shown, written.places)
+    notes = [f"{'.'.join(o)} is called {'.'.join(n)} here" for n, o in renamed.items()]
+    return Config(
+        **{k: v for k, v in out.items() if k not in TABLES},
+        **{name: cls(**out[name]) for name, cls in TABLES.items()},
+        origins=dict(origins(tree, places, written.name, paper)),
+        notes=(*written.notes, *notes),
+    )
+
+
+def method_of(
+    tree: Mapping[str, Any], top: Mapping[str, Field], problems: list[Problem]
+) -> tuple[str, dict[str, Field] | None]:
+    """The method and its hyper-parameters; None for one that is not known."""
+    method = tree.get("method", top["method"].default)
+    if not isinstance(method, str):
+        return top["method"].default, None  # the type is reported with the other keys
+    if method not in METHODS and ":" not in method:
+        similar = near(method.lower(), METHODS)
+        fix = f"a similar name exists: {similar}" if similar else "coterie methods lists them"
+        problems.append(Problem(("method",), method, "unknown method", fix))
+        return method, None
+    try:
+        return method, hyper.hyperparameters(method)
+    except ConfigError as error:
+        fix = f"{error.why}; {error.fix}"
+        problems.append(Problem(("method",), method, "cannot be imported", fix))
+        return method, None
+
+
+def strangers(tree: Mapping[str, Any], own: str) -> Iterator[Problem]:
+    """Keys and tables at the top that nothing here has."""
+    for key, value in tree.items():
+        if key in ("method", "seed"):
+            continue
+        if key in TABLES or key == own:
+            if not isinstance(value, Mapping):
+                yield Problem((key,), value, "must be a table", f"write [{key}] above its keys")
+        elif key in METHODS and isinstance(value, Mapping):
+            fix = f'remove it, or set method = "{key}"'
+            yield Problem((key,), value, f'method is "{own}"', fix)
+        else:
+            yield stranger(key, value, own)
+
+
+def stranger(key: str, value: Any, own: str) -> Problem:
+    """One unknown key or table at the top."""
+    if isinstance(value, Mapping):
+        similar = near(key, [*TABLES, own])
+        known = ", ".join(f"[{t}]" for t in [*TABLES, own])
+        fix = f"a similar table exists: [{similar}]" if similar else f"tables: {known}"
+        return Problem((key,), value, "unknown table", fix)
+    homes = [name for name, cls in TABLES.items() if key in fields(HERE, cls.__name__)]
+    if homes:
+        return Problem((key,), value, "not at the top", f"put it under [{homes[0]}]")
+    similar = near(key, ["method", "seed", *TABLES])
+    fix = f"a similar key exists: {similar}" if similar else "keys here: method, seed"
+    return Problem((key,), value, "unknown key", fix)
+
+
+def at_home(problem: Problem, own: Mapping[str, Field]) -> Problem:
+    """A problem with a key that another table has, told to go there."""
+    *table, key = problem.path
+    if problem.reason != "unknown key" or "similar" in problem.fix or not table:
+        return problem
+    homes = [name for name, cls in TABLES.items() if key in fields(HERE, cls.__name__)]
+    if key in aliases.ALIASES:
+        home, name = aliases.ALIASES[key]
+        return replace(problem, fix=f"it is called {name}, under [{home}]")
+    if homes and key != "options":
+        return replace(problem, fix=f"put it under [{homes[0]}]")
+    return replace(problem, fix="it belongs to the method's own table") if key in own else problem
+
+
+def moved(mine: dict[str, Any], table: str) -> Iterator[Problem]:
+    """Fields of a method that [train] sets."""
+    for key, instead in hyper.ELSEWHERE.items():
+        if key in mine:
+            yield Problem((table, key), mine.pop(key), "set in [train]", f"there: {instead}")
+
+
+def own_training(method: str, given: Mapping[str, Any], train: dict[str, Any]) -> dict[str, Any]:
+    """With defaults = "paper": fill what was not given with the method's own; say what was."""
+    if train["defaults"] != "paper":
+        return {}
+    own = {key: v for key, v in hyper.paper(method).items() if key not in given}
+    if "local_epochs" in given:
+        own.pop("local_steps", None)  # who asks for epochs does not get the paper's steps
+    train |= own
+    return own
+
+
+def origins(
+    tree: Mapping[str, Any], places: Mapping[Path, int | str], name: str, paper: Mapping[str, Any]
+) -> Iterator[tuple[str, str]]:
+    """Where each value came from that is not a default of the library."""
+    for path in leaves(tree):
+        yield ".".join(path), place(path, name, places)[1]
+    for key in paper:
+        yield f"train.{key}", 'the method\'s own (train.defaults = "paper")'
+
+
+def leaves(tree: Mapping[str, Any], above: Path = ()) -> Iterator[Path]:
+    """The path of every value in nested tables."""
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from leaves(value, (*above, key))
+        else:
+            yield (*above, key)

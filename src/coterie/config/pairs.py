@@ -1,0 +1,209 @@
+"""Settings that are each possible but not together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
+
+from coterie import zoo
+from coterie.config.fields import Field
+from coterie.config.hyper import all_fields
+from coterie.config.problems import Path, Problem, near
+from coterie.config.words import fits
+from coterie.data import named
+from coterie.engine import ENGINES
+from coterie.methods import METHODS
+
+CLUSTERS = ("k", "n_clusters", "clusters")  # how methods call their number of clusters
+
+GROUPS = {("rotation", "angles"), ("permutation", "groups"), ("label-groups", "groups")}
+LABELS = {("classes", "per_client"), ("label-sets", "labels"), ("clustered-dirichlet", "groups")}
+PUBLIC = ("feddsmic", "fedds")  # the methods whose server holds samples
+OWNED = ("femnist",)  # the named sets that know their owners
+
+
+class _UnsoundError(Exception):
+    """A rule asked for a value that is itself wrong."""
+
+
+class Sound:
+    """The values of an experiment, without those that are already known to be wrong."""
+
+    def __init__(
+        self, tree: Mapping[str, Any], own: str, hyper: Mapping[str, Field], bad: Collection[Path]
+    ) -> None:
+        self.tree, self.own, self.hyper, self.bad = tree, own, hyper, bad
+
+    def admits(self, key: str, value: Any) -> bool:
+        """Whether a hyper-parameter of the method could have this value."""
+        return fits(self.hyper[key].annotation, value)
+
+    def __call__(self, *path: str) -> Any:
+        """The value at a path; of the method's own table, at ("hyper", key)."""
+        shown = (self.own, *path[1:]) if path[0] == "hyper" else path
+        if any(shown[:end] in self.bad for end in range(1, len(shown) + 1)):
+            raise _UnsoundError
+        value = self.tree
+        for part in path:
+            value = value[part]
+        return value
+
+
+def impossible(
+    tree: Mapping[str, Any], own: str, hyper: Mapping[str, Field], bad: Collection[Path]
+) -> Iterator[Problem]:
+    """Every rule that the experiment breaks; a rule about a wrong value waits until it is right."""
+    sound = Sound(tree, own, hyper, bad)
+    for rule in RULES:
+        try:
+            yield from rule(sound)
+        except _UnsoundError:
+            continue
+
+
+def public(v: Sound) -> Iterator[Problem]:
+    """A method that compares models on the server's own samples, and a server without any."""
+    method, count = v("method"), v("data", "public")
+    if method in PUBLIC and not count:
+        fix = "the paper has 1 of each class"
+        yield Problem(("data", "public"), count, f"{method} needs some", fix)
+
+
+def cohort(v: Sound) -> Iterator[Problem]:
+    """A share of clients that is not even one, or of a method that asks everyone."""
+    share, clients = v("train", "participation"), v("partition", "clients")
+    if share < 1 and v("method") in METHODS and "fraction" not in all_fields(v("method")):
+        fix = "leave it out, or choose another method"
+        reason = f"{v('method')} asks every client"
+        yield Problem(("train", "participation"), share, reason, fix)
+    if clients and share * clients < 0.5:
+        yield Problem(
+            ("train", "participation"),
+            share,
+            f"draws nobody of {clients} clients",
+            f"at least {1 / clients:.2g} draws one",
+        )
+
+
+def clusters(v: Sound) -> Iterator[Problem]:
+    """More clusters than clients."""
+    clients, own = v("partition", "clients"), v("hyper")
+    for key in CLUSTERS:
+        k = own.get(key)
+        if clients and isinstance(k, int) and not isinstance(k, bool) and k > clients:
+            v("hyper", key)
+            top = max(2, clients // 2)
+            auto = '"auto" or ' if v.admits(key, "auto") else ""
+            fix = f"use {auto}2 – {top}" if clients > 1 else "use more clients"
+            yield Problem((v.own, key), k, f"more than clients ({clients})", fix)
+
+
+def groups(v: Sound) -> Iterator[Problem]:
+    """More planted groups than clients, or labels that a named set does not have."""
+    clients, name = v("partition", "clients"), v("partition", "kind")
+    source = named.canonical(v("data", "source"))
+    classes = named.NAMED[source].classes if source else 0
+    if v("data", "options"):
+        classes = 0  # an option may choose other labels
+    for kind in name.split("+"):
+        at: Path = ("partition", kind) if "+" in name else ("partition",)
+        inside = ("options", kind) if "+" in name else ("options",)
+        own = v("partition", *inside)
+        for key, value in own.items():
+            if (*at, key) in v.bad:
+                continue
+            many = len(value) if isinstance(value, tuple) else value
+            if (kind, key) in GROUPS and clients and many > clients:
+                fix = f"at most {clients} groups, or more clients"
+                yield Problem((*at, key), value, f"more groups than clients ({clients})", fix)
+            if (kind, key) in LABELS and classes and many > classes:
+                fix = f"use 1 – {classes}"
+                yield Problem((*at, key), value, f"{source} has {classes} labels", fix)
+        if kind == "natural" and source and source not in OWNED:
+            fix = "use another kind; femnist has writers, a CSV has data.owner"
+            yield Problem(("partition", "kind"), name, f"{source} does not say who owns what", fix)
+
+
+def protocol(v: Sound) -> Iterator[Problem]:
+    """A test protocol that has nothing to test on."""
+    test, pool = v("data", "test"), v("data", "pool")
+    if test == "own":
+        share = v("data", "test_share")
+        if share == 1:
+            fix = "use a share below 1; papers use 0.2 and 0.25"
+            yield Problem(("data", "test_share"), share, "leaves nothing to train on", fix)
+        return
+    if pool == "all":
+        yield Problem(
+            ("data", "pool"),
+            pool,
+            f'leaves no test set for test = "{test}"',
+            'use pool = "train", or test = "own"',
+        )
+    name = named.canonical(v("data", "source"))
+    if name and named.NAMED[name].embedded:
+        yield Problem(
+            ("data", "test"), test, f"{name} has no official test set", 'use test = "own"'
+        )
+
+
+def network(v: Sound) -> Iterator[Problem]:
+    """A network that does not exist, or cannot be had like this."""
+    name = v("model", "name")
+    if ":" in name:
+        return
+    if name not in zoo.MODELS:
+        similar = near(name.lower(), zoo.MODELS)
+        fix = f"a similar name exists: {similar}" if similar else "coterie models lists them"
+        yield Problem(("model", "name"), name, "unknown model", fix)
+        return
+    model = zoo.MODELS[name]
+    norm = v("model", "norm")
+    if norm is not None and norm not in model.norms:
+        fix = f"use {' or '.join(model.norms)}" if model.norms else "leave it out"
+        yield Problem(("model", "norm"), norm, f"{name} has no such normalisation", fix)
+    for key, value in v("model", "options").items():
+        if key not in model.options:
+            fix = f"its options: {', '.join(model.options) or 'none'}"
+            yield Problem(("model", "options", key), value, f"{name} has no such option", fix)
+    data = named.canonical(v("data", "source"))
+    shape = named.NAMED[data].shape if data else ()
+    if shape and not model.fits(shape):
+        fitting = ", ".join(m.name for m in zoo.MODELS.values() if m.fits(shape))
+        yield Problem(
+            ("model", "name"),
+            name,
+            f"needs images of {model.least}x{model.least}, {data} has {shape[1]}x{shape[2]}",
+            f"models that fit: {fitting}",
+        )
+
+
+def engine(v: Sound) -> Iterator[Problem]:
+    """An engine that does not exist."""
+    name = v("engine", "name")
+    if name not in ENGINES:
+        fix = f"one of {', '.join(ENGINES)}"
+        yield Problem(("engine", "name"), name, "unknown engine", fix)
+
+
+def folder(v: Sound) -> Iterator[Problem]:
+    """A name of the run's folder that cannot be filled in."""
+    pattern = v("output", "dir")
+    try:
+        pattern.format(date="", method="", seed="")
+    except (KeyError, IndexError, ValueError):
+        yield Problem(
+            ("output", "dir"), pattern, "cannot be filled in", "use {date}, {method}, {seed}"
+        )
+
+
+RULES: tuple[Callable[[Sound], Iterator[Problem]], ...] = (
+    public,
+    cohort,
+    clusters,
+    groups,
+    protocol,
+    network,
+    engine,
+    folder,
+)

@@ -1,0 +1,125 @@
+"""The [partition] table: a kind, how many clients, and the kind's own fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from pydantic import ValidationError
+
+from coterie.config import aliases, schema
+from coterie.config.fields import Field, fields
+from coterie.config.problems import Path, Problem, near
+from coterie.config.validate import values
+from coterie.data import kinds
+from coterie.errors import ConfigError
+
+TABLE = "partition"
+
+
+def resolve(
+    given: Mapping[str, Any], renamed: dict[Path, Path], problems: list[Problem]
+) -> dict[str, Any]:
+    """The table with every default; a composition has a sub-table for each of its parts."""
+    known = {k: f for k, f in fields(schema.__name__, "Partition").items() if k != "options"}
+    out = values(known, {k: v for k, v in given.items() if k in known}, (TABLE,), problems)
+    rest = {k: v for k, v in given.items() if k not in known}
+    if not isinstance(out["kind"], str):
+        return out | {"options": {}}
+    try:
+        kind = kinds.parse(out["kind"])
+    except ConfigError as error:
+        problems.append(Problem((TABLE, "kind"), out["kind"], *refusal(error)))
+        return out | {"options": {}}
+    out["kind"] = kinds.describe(kind)["kind"]
+    parts = parts_of(kind)
+    if isinstance(parts[0], kinds.Natural) and "clients" not in given:
+        out["clients"] = None
+    if len(parts) == 1:
+        return out | {"options": one(kind, rest, (TABLE,), renamed, problems)}
+    names = {part.name for part in parts}
+    for key, value in rest.items():
+        if key not in names:
+            problems.append(misplaced(key, value, parts))
+    tables = {k: v for k, v in rest.items() if k in names and isinstance(v, Mapping)}
+    return out | {
+        "options": {
+            part.name: one(part, tables.get(part.name, {}), (TABLE, part.name), renamed, problems)
+            for part in parts
+        }
+    }
+
+
+def parts_of(kind: kinds.Kind) -> tuple[kinds.Kind, ...]:
+    """A composition's base and modifiers; any other kind is its own only part."""
+    return (kind.base, *kind.modifiers) if isinstance(kind, kinds.Composite) else (kind,)
+
+
+def options_of(kind: kinds.Kind) -> dict[str, Field]:
+    """The fields of one kind; what its text already set stands in for the default."""
+    known = fields(kinds.__name__, type(kind).__name__)
+    return {key: replace(f, default=getattr(kind, key)) for key, f in known.items()}
+
+
+def one(
+    kind: kinds.Kind,
+    given: Mapping[str, Any],
+    path: Path,
+    renamed: dict[Path, Path],
+    problems: list[Problem],
+) -> dict[str, Any]:
+    """The fields of one kind, checked by themselves and then together."""
+    known, mine = options_of(kind), dict(given)
+    renamed |= aliases.translate_options(mine, path, known, problems)
+    before = len(problems)
+    for key in mine.keys() - known.keys():
+        problems.append(strange(key, mine.pop(key), path, kind.name, known))
+    plain = fields(kinds.__name__, type(kind).__name__)
+    for key in known.keys() & mine.keys():
+        if known[key].default not in (plain[key].default, mine[key]):
+            fix = f"the kind's text says {known[key].default}; keep one of the two"
+            problems.append(Problem((*path, key), mine[key], "given twice", fix))
+    found = values(known, mine, path, problems)
+    if len(problems) == before:
+        try:
+            type(kind)(**found)
+        except ValidationError as cause:
+            for error in cause.errors():
+                key = str(error["loc"][0])
+                reason = error["msg"].removeprefix("Value error, ")
+                problems.append(Problem((*path, key), found[key], "not possible", reason))
+    return found
+
+
+def refusal(error: ConfigError) -> tuple[str, str]:
+    """Why a kind's text is refused, and what to do."""
+    why = error.why.replace("\n", "; ")
+    if error.code == "C020":
+        return "unknown kind", why or f"kinds: {', '.join(kinds.KINDS)}"
+    if error.code == "C021":
+        return why, error.fix
+    return "cannot be composed", f"{why}; {error.fix}"
+
+
+def strange(key: str, value: Any, path: Path, kind: str, known: Mapping[str, Field]) -> Problem:
+    """A key that this kind does not have; another kind might."""
+    here = [*known, *(("kind", "clients") if len(path) == 1 else ())]
+    others = [n for n, cls in kinds.KINDS.items() if key in fields(kinds.__name__, cls.__name__)]
+    if others:
+        fix = f"a key of {', '.join(others)}; {kind} has {', '.join(known) or 'none'}"
+    elif similar := near(key, here):
+        fix = f"a similar key exists: {similar}"
+    else:
+        fix = f"keys here: {', '.join(here)}"
+    return Problem((*path, key), value, "unknown key", fix)
+
+
+def misplaced(key: str, value: Any, parts: tuple[kinds.Kind, ...]) -> Problem:
+    """A key of a composition that stands in none of its sub-tables."""
+    homes = [p.name for p in parts if key in options_of(p)]
+    tables = ", ".join(f"[{TABLE}.{p.name}]" for p in parts if options_of(p))
+    if homes:
+        return Problem((TABLE, key), value, "not here", f"put it under [{TABLE}.{homes[0]}]")
+    reason = "unknown table" if isinstance(value, Mapping) else "unknown key"
+    return Problem((TABLE, key), value, reason, f"tables of this kind: {tables}")

@@ -1,0 +1,134 @@
+"""The tables of an experiment file. A field's comment is what `init` and the messages say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any, Literal
+
+from pydantic.dataclasses import dataclass
+
+from coterie.bounds import Count, Decay, NonNegative, Positive, Share, Whole
+from coterie.data.kinds import Kind, from_dict
+
+SOLVER = {  # keys of [train] and the fields of the solver they set
+    "local_epochs": "epochs",
+    "local_steps": "steps",
+    "batch_size": "batch",
+    "lr": "lr",
+    "momentum": "momentum",
+    "weight_decay": "weight_decay",
+}
+
+
+@dataclass(frozen=True)
+class Data:
+    """What is learned from, and how clients are tested."""
+
+    source: str = "digits"  # a set by its name, a folder of class folders, .csv, .npz, ...
+    test: Literal["own", "labels", "proportions"] = "own"  # which samples test a client
+    test_share: Share = 0.2  # of a client's samples; of the official test set, where 1 is usual
+    pool: Literal["train", "all"] = "train"  # what is divided: training samples, or test ones too
+    scaling: Literal["standard", "unit", "none"] = "standard"  # mean 0 and deviation 1, or 0 to 1
+    public: Whole = (
+        0  # samples of each class that the server itself holds, for methods that need it
+    )
+    label: str | Whole | None = None  # CSV: the column of the label, by name or number
+    owner: str | Whole | None = None  # CSV: the column that says whose row it is
+    size: Count | tuple[Count, Count] | None = None  # folder: images are resized to this
+    gray: bool | None = None  # folder: images are read without their colours
+    options: Mapping[str, Any] = field(default_factory=dict)  # whatever else the reader takes
+
+    @property
+    def reader(self) -> dict[str, Any]:
+        """The options of the reader that were given."""
+        named = {k: getattr(self, k) for k in ("label", "owner", "size", "gray")}
+        return {**{k: v for k, v in named.items() if v is not None}, **self.options}
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Who holds what. `options` are the kind's own fields, those of a composition in sub-tables."""
+
+    kind: str = "iid"  # iid, dirichlet, label-skew, shards, rotation, ... or two joined by +
+    clients: Count | None = 20  # how many there are; of natural owners, all if not given
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def spec(self) -> Kind:
+        """The kind itself, with its fields."""
+        return from_dict({"kind": self.kind, **self.options})
+
+
+@dataclass(frozen=True)
+class Model:
+    """The network."""
+
+    name: str = "mlp"  # a network by its name, or "package.module:function"
+    head: str | None = None  # the layer that is the head; the last linear one if not given
+    norm: Literal["group", "batch"] | None = None  # normalisation, where the network has one
+    options: Mapping[str, Any] = field(default_factory=dict)  # passed to the network's builder
+
+
+@dataclass(frozen=True)
+class Train:
+    """How much is trained, and how."""
+
+    rounds: Count = 20  # rounds of communication
+    local_epochs: Count = 2  # passes over its own data that a client makes in a round
+    local_steps: Whole = 0  # if given, this many mini-batches instead of epochs
+    batch_size: Whole = 32  # samples in a mini-batch; 0: all at once
+    lr: Positive = 0.05  # learning rate
+    momentum: Decay = 0.0  # PyTorch's; starts anew every round
+    weight_decay: NonNegative = 0.0  # L2 penalty
+    participation: Share = 1.0  # share of clients drawn in a round
+    defaults: Literal["common", "paper"] = "common"  # whose values, where none is given
+
+    @property
+    def solver(self) -> dict[str, Any]:
+        """The fields of the solver that this table sets."""
+        return {name: getattr(self, key) for key, name in SOLVER.items()}
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """When and against what clients are tested."""
+
+    every: Count = 1  # rounds between two evaluations; the last round always has one
+    target: Share | None = None  # accuracy whose first round is reported
+    last_k: Count = 10  # rounds whose mean is reported beside the last one
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Who does the computing."""
+
+    name: str = "serial"  # one client after another: the reference
+    threads: Count = 1  # of arithmetic; another number may change the last bits
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where the records of a run go."""
+
+    dir: str = "runs/{date}_{method}"  # the folder; {date}, {method} and {seed} are filled in
+    checkpoint_every: Count = 1  # rounds between two checkpoints
+    keep: Count = 2  # how many checkpoints are kept
+
+
+@dataclass(frozen=True)
+class Config:
+    """An experiment with every default resolved."""
+
+    method: str = "fedavg"  # a method by its name, or "package.module:Class"
+    seed: Whole = 0  # every random choice follows from it
+    data: Data = Data()
+    partition: Partition = Partition()
+    model: Model = Model()
+    train: Train = Train()
+    hyper: Mapping[str, Any] = field(default_factory=dict)  # the method's own table
+    evaluate: Evaluate = Evaluate()
+    engine: Engine = Engine()
+    output: Output = Output()
+    origins: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    notes: tuple[str, ...] = field(default=(), compare=False, repr=False)

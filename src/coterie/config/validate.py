@@ -1,0 +1,82 @@
+"""Values against the fields they are for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, get_args
+
+from pydantic import BaseModel, ConfigDict, create_model
+
+from coterie.config.fields import Field, Required
+from coterie.config.problems import Absent, Path, Problem, near
+from coterie.config.words import fits, must_be
+
+
+class Record(BaseModel):
+    """A nested table: the fields of a class that was read, not imported."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    known: ClassVar[Mapping[str, Field]]
+
+
+def table(name: str, fields: Mapping[str, Field]) -> type[Record]:
+    """The fields of a class as a type that a value can be checked against."""
+    given: dict[str, Any] = {
+        key: (f.annotation, ... if f.default is Required else f.default)
+        for key, f in fields.items()
+    }
+    model: type[Record] = create_model(name, __base__=Record, **given)
+    model.known = fields
+    return model
+
+
+def values(
+    fields: Mapping[str, Field], given: Mapping[str, Any], path: Path, problems: list[Problem]
+) -> dict[str, Any]:
+    """Every field with the value given for it or its default; what does not fit is noted."""
+    for key in given:
+        if key not in fields:
+            problems.append(unknown(key, given[key], path, fields))
+    return {key: value(field, given, (*path, key), problems) for key, field in fields.items()}
+
+
+def value(field: Field, given: Mapping[str, Any], path: Path, problems: list[Problem]) -> Any:
+    """One field's value."""
+    default = plain(field.default)
+    if path[-1] not in given:
+        if default is Required:
+            problems.append(Problem(path, Absent, "missing", hint(field)))
+        return default
+    found = given[path[-1]]
+    nested = record_in(field.annotation)
+    if nested and isinstance(found, Mapping):
+        before = default if isinstance(default, Mapping) else {}
+        return values(nested.known, {**before, **found}, path, problems)
+    if not fits(field.annotation, found):
+        problems.append(Problem(path, found, must_be(field.annotation, found), hint(field)))
+    return found
+
+
+def record_in(annotation: Any) -> type[Record] | None:
+    """The record that an annotation admits, alone or in a union."""
+    for option in (annotation, *get_args(annotation)):
+        if isinstance(option, type) and issubclass(option, Record):
+            return option
+    return None
+
+
+def plain(value: Any) -> Any:
+    """A default as a file would hold it: a record becomes a table."""
+    return value.model_dump() if isinstance(value, BaseModel) else value
+
+
+def hint(field: Field) -> str:
+    """What a field is for, in brackets."""
+    return f"({field.comment})" if field.comment else ""
+
+
+def unknown(key: str, value: Any, path: Path, fields: Mapping[str, Field]) -> Problem:
+    """A key that no field has."""
+    similar = near(key, fields)
+    fix = f"a similar key exists: {similar}" if similar else f"keys here: {', '.join(fields)}"
+    return Problem((*path, key), value, "unknown key", fix)

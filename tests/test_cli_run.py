@@ -1,0 +1,199 @@
+"""Commands that train: streams, folders, going on after a stop, and Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coterie.cli.main import call
+
+SMALL = ["--model", "mclr", "--clients", "4", "--partition", "dirichlet"]
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_results_go_to_stdout_and_the_rest_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(["run", *SMALL, "--rounds", "2", "--out", "r"]) == 0
+    said = capsys.readouterr()
+    head, _, row = said.out.splitlines()
+    assert head.split()[0] == "method"
+    assert row.split()[0] == "fedavg"
+    assert [line.split()[0] for line in said.err.splitlines()] == ["run"] * 3 + ["records", "next"]
+    assert "\x1b" not in said.out + said.err
+
+
+def test_quiet_leaves_out_the_rounds(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(["run", *SMALL, "--rounds", "1", "--out", "r", "--quiet"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().err.splitlines()] == ["records", "next"]
+
+
+def test_json_is_one_object_per_line_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(["run", *SMALL, "--rounds", "2", "--out", "r", "--json"]) == 0
+    said = capsys.readouterr()
+    events = [json.loads(line) for line in said.out.splitlines()]
+    names = [e["event"] for e in events]
+    assert names == ["start", "round", "round", "round", "done", "result"]
+    assert events[-1]["summary"]["rounds"] == 2
+    assert said.err == ""
+
+
+def test_a_file_flags_and_settings_work_together(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("my.toml").write_text('method = "fedprox"\n[model]\nname = "mclr"\n[train]\nrounds = 9\n')
+    arguments = ["run", "my.toml", "train.lr=0.25", "--rounds", "1", "fedprox.mu=0.5"]
+    assert call([*arguments, "--out", "r", "--quiet"]) == 0
+    text = Path("r/run.toml").read_text()
+    for line in ('method = "fedprox"', "rounds = 1", "lr = 0.25", "mu = 0.5", 'name = "mclr"'):
+        assert f"\n{line}\n" in f"\n{text}"
+
+
+def test_without_out_the_folder_is_named_by_the_experiment(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for _ in range(2):
+        assert call(["run", *SMALL, "--rounds", "1", "output.dir=runs/{method}-{seed}"]) == 0
+    assert sorted(p.name for p in Path("runs").iterdir()) == ["fedavg-0", "fedavg-0-2"]
+
+
+def test_a_run_is_not_written_over(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(["run", *SMALL, "--rounds", "1", "--out", "r"]) == 0
+    before = Path("r/metrics.csv").read_bytes()
+    capsys.readouterr()
+    assert call(["run", *SMALL, "--rounds", "2", "--out", "r"]) == 5
+    assert Path("r/metrics.csv").read_bytes() == before
+    said = capsys.readouterr().err
+    assert "coterie resume r" in said
+    assert "saved" not in said, "what is there is not this run's"
+
+
+def test_resuming_to_more_rounds_equals_running_them_at_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert call(["run", *SMALL, "--rounds", "4", "--out", "whole"]) == 0
+    assert call(["run", *SMALL, "--rounds", "2", "--out", "parts"]) == 0
+    assert call(["resume", "parts", "--rounds", "4"]) == 0
+    for name in ("metrics.csv", "clusters.csv"):
+        assert Path("parts", name).read_bytes() == Path("whole", name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["resume", "nowhere"], 5),
+        (["resume", "r", "train.lr=9"], 5),
+        (["resume", "r", "train.lr=-9"], 2),
+        (["resume", "r", "train.lr=0.5", "--allow-change", "train.lr", "--rounds", "2"], 0),
+    ],
+)
+def test_resume_refuses_what_it_must(
+    arguments: list[str], code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(["run", *SMALL, "--rounds", "1", "--out", "r"]) == 0
+    assert call(arguments) == code
+
+
+@pytest.mark.slow
+def test_the_demo_compares_two_methods(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(["demo", "--rounds", "1", "--quiet"]) == 0
+    said = capsys.readouterr()
+    rows = said.out.splitlines()
+    assert rows[2].split()[0] == "fedavg"
+    assert rows[4].endswith("of 20 clients")
+    assert said.err.splitlines()[-1].startswith("next    coterie init my.toml")
+    assert len(list(Path("runs/demo").glob("*/summary.json"))) == 2
+    assert call(["demo", "--rounds", "1", "--quiet"]) == 0, "a demo may be seen again"
+
+
+def start(arguments: list[str], **keywords: Any) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "coterie", *arguments]
+    return subprocess.Popen(command, text=True, stderr=subprocess.PIPE, **keywords)
+
+
+def wait_for_round(process: subprocess.Popen[str]) -> None:
+    assert process.stderr
+    if any(" 2/60 " in line for line in process.stderr):
+        return
+    raise AssertionError("the run ended before its second round")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_in_good_order_and_says_how_to_go_on(number: int) -> None:
+    process = start(["run", *SMALL, "--rounds", "60", "--out", "r"])
+    wait_for_round(process)
+    sent = time.monotonic()
+    process.send_signal(number)
+    _, said = process.communicate(timeout=30)
+    assert time.monotonic() - sent < 5
+    assert process.returncode == 130
+    assert said.splitlines()[-2:] == [
+        "interrupted; the last whole round is saved",
+        "next    coterie resume r",
+    ]
+    assert call(["resume", "r", "--rounds", "60", "--quiet"]) == 0
+    assert call(["run", *SMALL, "--rounds", "60", "--out", "whole", "--quiet"]) == 0
+    assert Path("r/metrics.csv").read_bytes() == Path("whole/metrics.csv").read_bytes()
+
+
+BUSY = """
+import time
+from coterie.cli import running
+from coterie.cli.main import main
+def execute(*args):
+    while True:
+        try:
+            print("busy", flush=True)
+            time.sleep(60)
+        except KeyboardInterrupt:
+            pass
+running.execute = execute
+main(["run"])
+"""
+
+
+def test_a_second_signal_ends_at_once() -> None:
+    process = subprocess.Popen([sys.executable, "-c", BUSY], text=True, stdout=subprocess.PIPE)
+    assert process.stdout
+    assert process.stdout.readline() == "busy\n"
+    process.send_signal(signal.SIGINT)
+    assert process.stdout.readline() == "busy\n"
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=10) == 130
+    process.stdout.close()
+
+
+@pytest.mark.slow
+def test_a_terminal_sees_a_bar() -> None:
+    screen, terminal = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "150"}
+    arguments = [sys.executable, "-m", "coterie", "run", *SMALL, "--rounds", "2", "--out", "r"]
+    with subprocess.Popen(
+        arguments, stderr=terminal, stdout=subprocess.DEVNULL, env=environment
+    ) as process:
+        os.close(terminal)
+        shown = b""
+        while True:
+            try:
+                part = os.read(screen, 4096)
+            except OSError:  # the other end was closed
+                break
+            if not part:
+                break
+            shown += part
+        assert process.wait(timeout=60) == 0
+    os.close(screen)
+    text = shown.decode()
+    assert "━" in text
+    assert "2/2" in text
+    assert "accuracy" in text
