@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -174,10 +175,12 @@ def test_a_second_signal_ends_at_once() -> None:
 
 
 @pytest.mark.slow
-def test_a_terminal_sees_a_bar() -> None:
+@pytest.mark.parametrize("width", [80, 150])
+def test_a_terminal_sees_a_bar_and_the_numbers(width: int) -> None:
     screen, terminal = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "150"}
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": str(width)}
     arguments = [sys.executable, "-m", "coterie", "run", *SMALL, "--rounds", "2", "--out", "r"]
+    arguments += ["--method", "fedclust", "fedclust.clusters=2"]
     with subprocess.Popen(
         arguments, stderr=terminal, stdout=subprocess.DEVNULL, env=environment
     ) as process:
@@ -193,7 +196,7 @@ def test_a_terminal_sees_a_bar() -> None:
             shown += part
         assert process.wait(timeout=60) == 0
     os.close(screen)
-    text = shown.decode()
-    assert "━" in text
-    assert "2/2" in text
-    assert "accuracy" in text
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode())
+    last = [line for line in re.split(r"[\r\n]+", text) if line.startswith("run ")][-1]
+    assert re.search(r"━━ 2/2 .*\d %  worst .*\d %  2 clusters", last)
+    assert len(last.rstrip()) <= width

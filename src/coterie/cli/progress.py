@@ -52,14 +52,21 @@ def lines(name: str, event: Event) -> None:
         say.label("run", f"{name}  {at}  {numbers(event)}  {say.seconds(event['seconds'])}")
 
 
-def numbers(event: Event) -> str:
-    """The numbers of a round that a person watches."""
-    parts = []
+def numbers(event: Event, short: bool = False) -> str:
+    """The numbers of a round that a person watches.
+
+    >>> numbers({"accuracy": 0.93, "worst": 0.85, "clusters": 4.0, "ari": 1.0})
+    'accuracy 93.0 %  worst client 85.0 %  4 clusters (ARI 1.00)'
+    >>> numbers({"accuracy": 0.93, "worst": 0.85, "clusters": 4.0, "ari": 1.0}, short=True)
+    '93.0 %  worst 85.0 %  4 clusters'
+    """
+    found = []
     if "accuracy" in event:
-        parts += [f"accuracy {say.percent(event['accuracy'])}"]
-        parts += [f"worst client {say.percent(event.get('worst'))}"]
-    parts += clusters(event)
-    return "  ".join(parts)
+        found += [say.percent(event["accuracy"]), f"worst {say.percent(event.get('worst'))}"]
+    if short:
+        return "  ".join([*found, *(c.split(" (")[0] for c in clusters(event))])
+    words = [f"accuracy {found[0]}", found[1].replace("worst", "worst client")] if found else []
+    return "  ".join([*words, *clusters(event)])
 
 
 def clusters(event: dict[str, Any]) -> list[str]:
@@ -71,26 +78,30 @@ def clusters(event: dict[str, Any]) -> list[str]:
 
 @contextmanager
 def bar(name: str) -> Iterator[Listener]:
-    """A progress bar on the terminal."""
+    """A progress bar on the terminal; on a narrow one the numbers are short, the bar stays."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
         Progress,
+        ProgressColumn,
         TextColumn,
         TimeElapsedColumn,
         TimeRemainingColumn,
     )
+    from rich.table import Column
 
-    columns = (
-        TextColumn("run     {task.description:<9}"),
-        BarColumn(bar_width=20),
+    console = Console(stderr=True, highlight=False)
+    wide = console.width >= 110
+    columns: list[ProgressColumn] = [
+        TextColumn("run     {task.description:<9}", table_column=Column(no_wrap=True)),
+        BarColumn(bar_width=20 if wide else 10),
         MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[numbers]}"),
-    )
-    with Progress(*columns, console=Console(stderr=True, highlight=False)) as progress:
+        *([TimeElapsedColumn()] if wide else []),
+        TimeRemainingColumn(compact=not wide),
+        TextColumn("{task.fields[numbers]}", table_column=Column(no_wrap=True)),
+    ]
+    with Progress(*columns, console=console) as progress:
         task = progress.add_task(name, total=None, numbers="")
 
         def listen(event: Event) -> None:
@@ -98,7 +109,7 @@ def bar(name: str) -> Iterator[Listener]:
                 progress.console.print(text, markup=False)
             if event["event"] in ("start", "resume", "round"):
                 progress.update(task, completed=event["round"], total=event["rounds"])
-            if text := numbers(event):
+            if text := numbers(event, short=not wide):
                 progress.update(task, numbers=text)
 
         yield listen
