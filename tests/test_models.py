@@ -10,6 +10,7 @@ from torch import nn
 from coterie.errors import ConfigError
 from coterie.layout import Layout
 from coterie.models import build
+from coterie.networks.mobilenet import InvertedResidual
 from coterie.zoo import MODELS, check, find
 
 # What the papers' tables say (cnn-s is ours), written down a second time.
@@ -121,6 +122,18 @@ def test_mobilenet_leaves_four_by_four_pixels_of_a_cifar_image():
         *[part for name, part in net.named_children() if name[:2] in ("st", "la")]
     )
     assert before(torch.zeros(1, 3, 32, 32)).shape == (1, 1280, 4, 4)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "stride", "kept"), [(16, 1, True), (16, 2, False), (24, 1, False)]
+)
+def test_an_inverted_residual_adds_its_input_where_the_shapes_agree(outputs, stride, kept):
+    block = InvertedResidual(16, outputs, expand=6, stride=stride, norm="group")
+    for p in block.parameters():
+        nn.init.zeros_(p)
+    x = torch.randn(2, 16, 4, 4)
+    out = block(x)
+    assert torch.equal(out, x if kept else torch.zeros_like(out))
 
 
 @pytest.mark.parametrize("name", [name for name in MODELS if name != "mclr"])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.nn.functional import cross_entropy
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parameter import is_lazy
 
@@ -92,6 +92,7 @@ class Mounted:
         beside = [t for name, t in everything.items() if name not in layout.names]
         self._beside = [(t, t.detach().clone()) for t in beside]
         self._norms = [part for part in module.modules() if isinstance(part, _BatchNorm)]
+        self._moving: list[_BatchNorm] = []  # those whose statistics follow the data
         self._buffers = [
             (part, key, t)
             for part in module.modules()
@@ -120,17 +121,17 @@ class Mounted:
         self.module.train()
         if mask is not None:  # a layer that does not learn keeps its running statistics, too
             for part in self.module.modules():
-                own = [t for t in part.parameters(recurse=False)]
+                own = list(part.parameters(recurse=False))
                 if own and not any(t.requires_grad for t in own):
                     part.eval()
+        self._moving = [part for part in self._norms if part.training]
 
     def gradient(self, x: Tensor, y: Tensor) -> None:
         """Put the gradient of the mean cross-entropy on these samples into `grad`."""
         self.grad.zero_()
-        if len(x) == 1 and self._norms:  # one sample has no deviation: use the running one
-            for part in self._norms:
-                part.eval()
-        F.cross_entropy(self.module(x), y).backward()
+        for part in self._moving:  # one sample has no deviation: use the running one
+            part.train(len(x) > 1)
+        torch.autograd.backward(cross_entropy(self.module(x), y))
 
     @contextmanager
     def drawing(self, rng: torch.Generator) -> Iterator[None]:
