@@ -1,0 +1,299 @@
+"""The bases: who gets which samples. One function a kind, found by the kind's type."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coterie.data.divide.checks import enough, groups_fit, has_labels, too_small
+from coterie.data.divide.dealing import (
+    REDRAWS,
+    Ints,
+    Piles,
+    apportion,
+    cut,
+    dirichlet_counts,
+    gather,
+    label_counts,
+    level,
+    sizes_of,
+)
+from coterie.data.kinds import (
+    IID,
+    Classes,
+    ClusteredDirichlet,
+    Dirichlet,
+    Kind,
+    LabelGroups,
+    LabelSets,
+    LabelSkew,
+    Natural,
+    QuantityDirichlet,
+    Shards,
+)
+from coterie.errors import DataError
+
+Rng = np.random.Generator
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The samples to divide. `y` numbers the labels that occur; `labels` says which they are."""
+
+    y: Ints  # (N,) 0..K-1
+    labels: Ints  # (K,)
+    owner: Ints | None = None  # (N,)
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @property
+    def K(self) -> int:
+        """How many labels occur."""
+        return len(self.labels)
+
+
+@dataclass(frozen=True)
+class Dealt:
+    """What a base handed out."""
+
+    parts: list[Ints]  # the samples of each client
+    group: Ints | None = None  # (n,) the planted group, where there is one
+    names: tuple[str, ...] | None = None  # of the clients, where they have their own
+    notes: list[str] = field(default_factory=list)
+    blocks: bool = False  # groups are blocks of neighbours, i G // n
+
+
+@singledispatch
+def hand_out(kind: Kind, pool: Pool, n: int, rng: Rng) -> Dealt:
+    """The samples of each of n clients, by a base."""
+    raise TypeError(f"{type(kind).__name__} hands out no samples")
+
+
+@hand_out.register
+def _(kind: IID, pool: Pool, n: int, rng: Rng) -> Dealt:
+    turn = np.arange(len(pool)) * n // len(pool)
+    return Dealt(gather(rng.permutation(turn), n), np.zeros(n, dtype=np.int64))
+
+
+@hand_out.register
+def _(kind: Dirichlet, pool: Pool, n: int, rng: Rng) -> Dealt:
+    totals = np.bincount(pool.y, minlength=pool.K)
+    enough(len(pool), n, kind.min_samples)
+    counts, draws = dirichlet_counts(totals, n, kind.alpha, kind.min_samples, rng)
+    parts = Piles.of(pool.y, pool.K, rng).deal(counts)
+    return topped_up(parts, kind, draws, rng)
+
+
+@hand_out.register
+def _(kind: QuantityDirichlet, pool: Pool, n: int, rng: Rng) -> Dealt:
+    enough(len(pool), n, kind.min_samples)
+    total = np.array([len(pool)])
+    counts, draws = dirichlet_counts(total, n, kind.alpha, kind.min_samples, rng)
+    parts = [np.sort(part) for part in cut(rng.permutation(len(pool)), counts[:, 0])]
+    return topped_up(parts, kind, draws, rng, np.zeros(n, dtype=np.int64))
+
+
+@hand_out.register
+def _(kind: Shards, pool: Pool, n: int, rng: Rng) -> Dealt:
+    shards = n * kind.per_client
+    if shards > len(pool):
+        raise DataError(
+            f"{len(pool):,} samples cannot be cut into {shards:,} shards",
+            code="D030",
+            why=f"{n:,} clients with {kind.per_client} shards each",
+            fix=f"ask for at most {len(pool) // kind.per_client:,} clients, or lower per_client",
+        )
+    holder = np.empty(len(pool), dtype=np.int64)
+    owner = rng.permutation(shards) // kind.per_client
+    by_label = np.lexsort((rng.random(len(pool)), pool.y))
+    holder[by_label] = owner[np.arange(len(pool)) * shards // len(pool)]
+    return Dealt(gather(holder, n))
+
+
+@hand_out.register
+def _(kind: Classes, pool: Pool, n: int, rng: Rng) -> Dealt:
+    has_labels(pool.K, kind.per_client, "per_client")
+    preference = rng.random((n, pool.K))
+    preference[np.arange(n), np.arange(n) % pool.K] = -1
+    return Dealt(among_owners(first_of(preference, kind.per_client), pool, rng))
+
+
+@hand_out.register
+def _(kind: LabelSkew, pool: Pool, n: int, rng: Rng) -> Dealt:
+    each = max(1, int(kind.share * pool.K + 0.5))
+    if n * each < pool.K:
+        raise DataError(
+            f"{n} clients with {each} labels each cannot own all {pool.K} labels",
+            code="D034",
+            fix=f"raise share to {-(-pool.K // n) / pool.K:.2g} "
+            f"or ask for at least {-(-pool.K // each)} clients",
+        )
+    for _ in range(REDRAWS):
+        own = first_of(rng.random((n, pool.K)), each)
+        if own.any(0).all():
+            return Dealt(among_owners(own, pool, rng))
+    orphans = np.flatnonzero(~own.any(0))
+    for label in orphans:  # one of the owners of the label with most owners takes it instead
+        common = int(own.sum(0).argmax())
+        taker = int(rng.choice(np.flatnonzero(own[:, common])))
+        own[taker, common], own[taker, label] = False, True
+    note = f"no draw of {REDRAWS:,} gave every label an owner; {len(orphans)} labels were handed on"
+    return Dealt(among_owners(own, pool, rng), notes=[note])
+
+
+@hand_out.register
+def _(kind: LabelGroups, pool: Pool, n: int, rng: Rng) -> Dealt:
+    place = {int(label): k for k, label in enumerate(pool.labels)}
+    if absent := sorted({label for g in kind.groups for label in g} - set(place)):
+        raise DataError(
+            f"no sample has label {', '.join(map(str, absent))}",
+            code="D031",
+            why=f"the data have {pool.K} labels, {pool.labels.min()} to {pool.labels.max()}",
+            fix="give groups of labels that occur, such as label-groups:0-1/2-3",
+        )
+    groups_fit(len(kind.groups), n, "label-groups")
+    group = np.arange(n) * len(kind.groups) // n
+    sets = np.zeros((len(kind.groups), pool.K), dtype=bool)
+    for row, labels in zip(sets, kind.groups, strict=True):
+        row[[place[label] for label in labels]] = True
+    own = sets[group]
+    parts = evenly(own, pool, rng) if kind.equal else among_owners(own, pool, rng)
+    return Dealt(parts, group, blocks=True)
+
+
+@hand_out.register
+def _(kind: LabelSets, pool: Pool, n: int, rng: Rng) -> Dealt:
+    has_labels(pool.K, kind.labels, "labels")
+    drawn = first_of(rng.random((kind.sets, pool.K)), kind.labels)
+    own = drawn[rng.integers(kind.sets, size=n)]
+    counts = own * np.int64(kind.samples)
+    piles = Piles.of(pool.y, pool.K, rng)
+    # Reusing helps a label that several clients want, not one that cannot serve a single client.
+    wanted = counts.sum(0) if kind.short == "error" else counts.max(0)
+    if (wanted > piles.size).any():
+        k = int((wanted - piles.size).argmax())
+        enough_for = int((piles.size // np.maximum(wanted // kind.samples, 1))[own.any(0)].min())
+        raise DataError(
+            f"label {pool.labels[k]} has too few samples",
+            code="D035",
+            why=f"{wanted[k]:,} are needed ({kind.samples} for each of its owners), "
+            f"{piles.size[k]:,} are there",
+            fix=f'lower samples to {max(enough_for, 1)}, ask for fewer clients, or short = "reuse"',
+        )
+    group = np.unique(own, axis=0, return_inverse=True)[1].reshape(-1)
+    return Dealt(piles.deal(counts), group)
+
+
+@hand_out.register
+def _(kind: ClusteredDirichlet, pool: Pool, n: int, rng: Rng) -> Dealt:
+    has_labels(pool.K, kind.groups, "groups")
+    group_of = np.empty(pool.K, dtype=np.int64)
+    for c, labels in enumerate(np.array_split(rng.permutation(pool.K), kind.groups)):
+        group_of[labels] = c
+    side = group_of[pool.y]
+    piles = Piles.of(side, kind.groups, rng)
+    p = rng.dirichlet(np.full(n, min(kind.alpha, 1e9)), size=kind.groups)
+    parts = piles.deal(rng.multinomial(piles.size, p).T)
+    small = np.flatnonzero(sizes_of(parts) < kind.min_samples)
+    notes: list[str] = []
+    if len(small) and kind.small == "topup":
+        enough(len(pool), n, kind.min_samples)
+        parts, moved, helped = level(parts, kind.min_samples, rng)
+        notes.append(f"{moved:,} samples of the largest clients went to {helped} small ones")
+    elif len(small) and (kind.small == "error" or len(small) == n):
+        raise too_small(sizes_of(parts), kind.min_samples, 'or small = "topup"')
+    elif len(small):
+        notes.append(
+            f"{len(small)} of {n} clients had fewer than {kind.min_samples} samples "
+            f"and were left out; {n - len(small)} remain"
+        )
+        parts = [part for part in parts if len(part) >= kind.min_samples]
+    return Dealt(parts, label_counts(parts, side, kind.groups).argmax(1), notes=notes)
+
+
+@hand_out.register
+def _(kind: Natural, pool: Pool, n: int, rng: Rng) -> Dealt:
+    if pool.owner is None:
+        raise DataError(
+            "the data do not say who owns which sample",
+            code="D036",
+            why="the natural partition makes each owner a client",
+            fix="load data with owners (femnist, LEAF JSON, a CSV with an owner), or another kind",
+        )
+    ids, who, sizes = np.unique(pool.owner, return_inverse=True, return_counts=True)
+    fit = np.flatnonzero(sizes >= kind.min_samples)
+    if not len(fit):
+        raise DataError(
+            f"no owner has {kind.min_samples} samples",
+            code="D032",
+            why=f"the largest of {len(ids)} owners has {sizes.max()}",
+            fix=f"lower min_samples to at most {sizes.max()}",
+        )
+    chosen = np.sort(rng.permutation(fit)[:n])
+    parts = gather(who.reshape(-1), len(ids))
+    note = (
+        f"{len(fit):,} of {len(ids):,} owners have at least {kind.min_samples} samples: "
+        f"there are {len(chosen):,} clients, not {n:,}"
+    )
+    return Dealt(
+        [parts[i] for i in chosen],
+        names=tuple(str(ids[i]) for i in chosen),
+        notes=[note] if len(chosen) < n else [],
+    )
+
+
+def first_of(preference: NDArray[Any], k: int) -> NDArray[np.bool_]:
+    """(r, c) the k smallest entries of each row."""
+    chosen = np.zeros(preference.shape, dtype=bool)
+    np.put_along_axis(chosen, preference.argsort(1)[:, :k], True, 1)
+    return chosen
+
+
+def among_owners(own: NDArray[np.bool_], pool: Pool, rng: Rng) -> list[Ints]:
+    """Every label's samples dealt near equally to its owners: `own` (n, K)."""
+    piles = Piles.of(pool.y, pool.K, rng)
+    return piles.deal(apportion(own.T, piles.size, rng).T)
+
+
+def evenly(own: NDArray[np.bool_], pool: Pool, rng: Rng) -> list[Ints]:
+    """The same number of samples for everyone, evenly over its labels, as many as there can be."""
+    piles = Piles.of(pool.y, pool.K, rng)
+    weights = own / own.sum(1, keepdims=True)
+    demand = weights.sum(0)
+    each = int((piles.size / np.where(demand > 0, demand, 1))[demand > 0].min())
+    while each:  # a few steps: whole numbers may need a little more than their shares
+        counts = apportion(weights, np.full(len(own), each), rng)
+        if (counts.sum(0) <= piles.size).all():
+            return piles.deal(counts)
+        each -= 1
+    raise DataError(
+        "the scarcest label has fewer samples than owners",
+        code="D035",
+        why=f"{piles.size[demand > 0].min()} samples, {len(own)} clients",
+        fix="ask for fewer clients, or equal = false",
+    )
+
+
+def topped_up(
+    parts: list[Ints],
+    kind: Dirichlet | QuantityDirichlet,
+    draws: int,
+    rng: Rng,
+    group: Ints | None = None,
+) -> Dealt:
+    """A Dirichlet's clients with their least number of samples, one way or the other."""
+    if (sizes_of(parts) >= kind.min_samples).all():
+        return Dealt(parts, group)
+    if kind.small == "error":
+        raise too_small(sizes_of(parts), kind.min_samples, 'or small = "repair"', draws)
+    parts, moved, helped = level(parts, kind.min_samples, rng)
+    note = (
+        f"none of {draws:,} draws gave every client {kind.min_samples} samples; in the best one "
+        f"{moved:,} samples of the largest clients went to {helped} small ones"
+    )
+    return Dealt(parts, group, notes=[note])

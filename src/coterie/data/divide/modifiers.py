@@ -1,0 +1,126 @@
+"""The modifiers: what is done to the clients' samples after a base has handed them out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import singledispatch
+
+import numpy as np
+
+from coterie.data.divide.checks import groups_fit
+from coterie.data.divide.dealing import Ints, Reals
+from coterie.data.kinds import Drift, Modifier, Permutation, Quantity, Rotation
+from coterie.errors import DataError
+from coterie.rng import numpy_stream
+
+
+@dataclass
+class Changes:
+    """What the modifiers change, client by client."""
+
+    n: int
+    K: int  # labels of the data
+    shape: tuple[int, ...]  # of one sample
+    stride: int = 0  # 0: the next grouping is in blocks; otherwise it is dealt in turn
+    angle: Reals = field(init=False)  # (n,) degrees
+    keep: Reals = field(init=False)  # (n,) share of the training samples
+    relabel: Ints | None = None  # (n, K)
+    groups: list[Ints] = field(default_factory=list)  # each (n,)
+    notes: list[str] = field(default_factory=list)
+    drift: Drift | None = None
+
+    def __post_init__(self) -> None:
+        self.angle, self.keep = np.zeros(self.n), np.ones(self.n)
+
+    def grouping(self, groups: int, name: str) -> Ints:
+        """The group of each client: the first grouping in blocks, a further one in turn within."""
+        groups_fit(groups, self.n, name)
+        i = np.arange(self.n)
+        group = (i // self.stride) % groups if self.stride else i * groups // self.n
+        self.stride = self.stride * groups if self.stride else 1
+        self.groups.append(group)
+        return group
+
+
+def modified(modifiers: Sequence[Modifier], changes: Changes, seed: int) -> Changes:
+    """All the changes, each modifier with its own randomness."""
+    for kind in modifiers:
+        change(kind, changes, numpy_stream(seed, "partition", kind.name))
+    return changes
+
+
+@singledispatch
+def change(kind: Modifier, to: Changes, rng: np.random.Generator) -> None:
+    """Write down what a modifier does to each client."""
+    raise TypeError(f"{type(kind).__name__} modifies nothing")
+
+
+@change.register
+def _(kind: Rotation, to: Changes, rng: np.random.Generator) -> None:
+    turns = any(a % 180 for a in kind.angles)
+    if len(to.shape) != 3 or (turns and to.shape[-1] != to.shape[-2]):
+        raise DataError(
+            "these samples cannot be rotated",
+            code="D038",
+            why=f"a sample has shape {to.shape}; rotation wants (C, H, W)"
+            + (", square for other angles than 0 and 180" if len(to.shape) == 3 else ""),
+            fix="use images, other angles, or another grouping such as permutation",
+        )
+    to.angle = np.array(kind.angles)[to.grouping(len(kind.angles), "rotation")] % 360
+
+
+@change.register
+def _(kind: Permutation, to: Changes, rng: np.random.Generator) -> None:
+    group = to.grouping(kind.groups, "permutation")
+    maps = {tuple(range(to.K)): None}  # the identity first, then as they are drawn
+    for _ in range(1000 * kind.groups):
+        if len(maps) == kind.groups:
+            break
+        maps[tuple(rng.permutation(to.K).tolist())] = None
+    else:
+        raise DataError(
+            f"{to.K} labels have no {kind.groups} different permutations",
+            code="D039",
+            why=f"{1000 * kind.groups:,} draws gave {len(maps)}",
+            fix=f"ask for at most {len(maps)} groups",
+        )
+    to.relabel = np.array(list(maps), dtype=np.int64)[group]
+
+
+@change.register
+def _(kind: Quantity, to: Changes, rng: np.random.Generator) -> None:
+    wanted = kind.each * len(kind.shares)
+    reduced = min(wanted, to.n // 2)
+    if reduced < wanted:
+        to.notes.append(f"{reduced} clients are reduced, not {wanted}: half of {to.n} at most")
+    chosen = rng.permutation(to.n)[:reduced]
+    to.keep[chosen] = np.array(kind.shares)[np.arange(reduced) % len(kind.shares)]
+
+
+@change.register
+def _(kind: Drift, to: Changes, rng: np.random.Generator) -> None:
+    to.drift = kind  # who changes with whom depends on all groups together
+
+
+def exchanged(kind: Drift, group: Ints, rng: np.random.Generator) -> Ints:
+    """(n,) whose samples each client has afterwards: random pairs from different groups swap."""
+    n = len(group)
+    moves, waiting, wanted = np.arange(n), list(rng.permutation(n)), max(2, round(kind.share * n))
+    pairs = 0
+    while 2 * (pairs + 1) <= wanted and waiting:
+        a = waiting.pop()
+        b = next((b for b in waiting if group[b] != group[a]), None)
+        if b is None:
+            continue
+        waiting.remove(b)
+        moves[a], moves[b] = b, a
+        pairs += 1
+    if not pairs:
+        raise DataError(
+            "nobody can drift: all clients are in one group",
+            code="D045",
+            why="drift exchanges the samples of clients from different planted groups",
+            fix="add a grouping, for example rotation+drift",
+        )
+    return moves

@@ -1,0 +1,363 @@
+"""The kinds of partition: plain values that say who holds what, printed, compared, put in files.
+
+A *base* hands out samples, a *modifier* changes what a base handed out, and `+` composes them:
+`LabelGroups() + Quantity()`. A modifier alone sits on `IID`. Nothing here needs torch.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal
+
+from annotated_types import MinLen
+from pydantic import ConfigDict, field_validator
+from pydantic.dataclasses import dataclass as checked
+
+from coterie.bounds import Count, Finite, Positive, Share, Whole
+from coterie.data.partition_text import build, given, kebab, shown, values
+from coterie.errors import ConfigError
+
+CODES = {
+    "C020": "no kind of partition has this name",
+    "C021": "a field of a kind of partition is unknown or out of bounds",
+    "C022": "kinds of partition that cannot be composed",
+    "C023": "an argument of the division is out of bounds",
+    "D030": "more clients asked for than there are samples",
+    "D031": "labels asked for that the data do not have",
+    "D032": "clients with fewer samples than asked for",
+    "D033": "clients left without a training sample",
+    "D034": "labels that no client would own",
+    "D035": "too few samples of a label for everyone who should get some",
+    "D036": "the data do not say who owns which sample",
+    "D037": "there is no official test set left",
+    "D038": "samples that cannot be rotated",
+    "D039": "more groups asked for than are possible",
+    "D045": "no two clients of different groups to change places",
+    "D040": "too few samples of a class to set some aside",
+    "D041": "a saved partition that was made with other arguments",
+    "D042": "a file that holds no partition",
+    "D043": "samples or labels that do not fit together",
+    "D044": "a partition that does not fit the data",
+}
+STRICT = ConfigDict(extra="forbid")
+AUTOCFL = ((0, 1, 2), (3, 4, 5, 6), (4, 5, 6, 7, 8, 9), tuple(range(10)))
+
+
+class Kind:
+    """A way to divide data. `a + b` is both: one base and the modifiers on it."""
+
+    @property
+    def name(self) -> str:
+        """The name in files and on the command line."""
+        return kebab(type(self))
+
+    def __add__(self, other: Kind) -> Composite:
+        return Composite.of(self, other)
+
+    def __str__(self) -> str:
+        """The shortest text that `parse` reads as this kind."""
+        given = shown(self)
+        return f"{self.name}:{given}" if given else self.name
+
+
+class Modifier(Kind):
+    """A change to what a base handed out."""
+
+
+@checked(frozen=True, config=STRICT)
+class IID(Kind):
+    """Everyone draws from the same pool: equal sizes, labels as they fall. One planted group."""
+
+
+@checked(frozen=True, config=STRICT)
+class Dirichlet(Kind):
+    """Each label's samples are shared out by a Dirichlet draw over the clients.
+
+    For every label k on its own, q_k ~ Dir(alpha) over all n clients, and client i gets the share
+    q_ki of that label: sizes are unbalanced too, and no client is capped (NIID-Bench stops filling
+    a client at N / n samples, so its "Dir(0.1)" is another one; so is a draw per client over the
+    labels). While someone has fewer than `min_samples`, all is drawn again, at most 1,000 times
+    (fewer if that would take more than a million numbers).
+    """
+
+    alpha: Positive = 0.5  # smaller is more skewed; papers use 0.1 to 1
+    min_samples: Count = 10  # the least a client may hold, training and test together
+    small: Literal["repair", "error"] = "repair"  # move samples from the largest clients | refuse
+
+
+@checked(frozen=True, config=STRICT)
+class LabelSkew(Kind):
+    """Each client owns a share of the labels, drawn at random (FedClust's 20 and 30 %).
+
+    The samples of a label are dealt near equally to its owners, and every label has an owner.
+    """
+
+    share: Share = 0.2  # of the labels, at least one label
+
+
+@checked(frozen=True, config=STRICT)
+class Shards(Kind):
+    """Samples sorted by label are cut into equal shards, and each client gets some (McMahan)."""
+
+    per_client: Count = 2  # shards of each client
+
+
+@checked(frozen=True, config=STRICT)
+class Classes(Kind):
+    """Each client owns k labels: label i mod K, and others at random (noniid-#labelK).
+
+    The samples of a label are dealt near equally to its owners.
+    """
+
+    per_client: Count = 2  # labels of each client
+
+
+@checked(frozen=True, config=STRICT)
+class QuantityDirichlet(Kind):
+    """Sizes are one Dirichlet draw, labels as they fall (iid-diff-quantity). One planted group."""
+
+    alpha: Positive = 0.5  # smaller is more unequal
+    min_samples: Count = 10  # the least a client may hold, training and test together
+    small: Literal["repair", "error"] = "repair"  # move samples from the largest clients | refuse
+
+
+@checked(frozen=True, config=STRICT)
+class LabelGroups(Kind):
+    """Clients come in equal groups, and each group has its own labels (AutoCFL's four).
+
+    Client i of n is in group i G // n, the ground truth. No sample is used twice. With `equal`
+    every client holds the same number, evenly over its labels, as many as the scarcest label
+    allows, and the rest is left out; without it all is dealt, a label near equally to its owners.
+    """
+
+    groups: tuple[tuple[Whole, ...], ...] = AUTOCFL  # labels of each group; they may overlap
+    equal: bool = True  # the same number of samples for everyone
+
+    @field_validator("groups")
+    @classmethod
+    def _some(cls, groups: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], ...]:
+        if not groups or not all(groups) or any(len(set(g)) < len(g) for g in groups):
+            raise ValueError("every group must name at least one label, and none twice")
+        return groups
+
+
+@checked(frozen=True, config=STRICT)
+class LabelSets(Kind):
+    """Each client draws one of a few random label sets, with so many samples a label (CFLGT).
+
+    Its scenarios are (sets, labels) = (5, 2), (5, 5) and (20, 3). Ground truth: the distinct sets
+    that occur. `reuse` hands out samples of a label again, in turn, to further clients.
+    """
+
+    sets: Count = 5  # sets drawn
+    labels: Count = 2  # labels in a set
+    samples: Count = 50  # of each label for each client
+    short: Literal["error", "reuse"] = "error"  # when a label has too few samples
+
+
+@checked(frozen=True, config=STRICT)
+class ClusteredDirichlet(Kind):
+    """Shuffled labels are split into groups, and each group's samples by a Dirichlet (FedDSMIC).
+
+    p_c ~ Dir(alpha) over the clients for each group c of labels, counts multinomial, one draw.
+    Ground truth: the group of labels that a client has most of.
+    """
+
+    groups: Count = 3  # of labels
+    alpha: Positive = 0.5  # the paper's: 0.05, 0.5, 1; 10 is near IID
+    min_samples: Count = 20  # the least a client may hold, training and test together
+    small: Literal["drop", "error", "topup"] = "drop"  # smaller clients: leave out | refuse | fill
+
+
+@checked(frozen=True, config=STRICT)
+class Natural(Kind):
+    """Each owner in the data (a writer) is a client; if fewer are asked for, a random choice."""
+
+    min_samples: Count = 1  # owners with fewer are left out
+
+
+@checked(frozen=True, config=STRICT)
+class Rotation(Modifier):
+    """Clients come in equal groups, and each group sees its images at its own angle.
+
+    Client i of n is in group i G // n, the ground truth; a second grouping is dealt in turn within
+    the first. Counter-clockwise; other angles than multiples of 90 are interpolated.
+    """
+
+    angles: tuple[Finite, ...] = (0.0, 90.0, 180.0, 270.0)  # degrees, one a group
+
+    @field_validator("angles")
+    @classmethod
+    def _distinct(cls, angles: tuple[float, ...]) -> tuple[float, ...]:
+        if not angles or len({a % 360 for a in angles}) < len(angles):
+            raise ValueError("give at least one angle, and no two that mean the same")
+        return angles
+
+
+@checked(frozen=True, config=STRICT)
+class Permutation(Modifier):
+    """Clients come in equal groups, and each group but the first has its labels permuted.
+
+    Groups are assigned as in `Rotation`; no two groups have the same permutation.
+    """
+
+    groups: Count = 4  # the first is the identity
+
+
+@checked(frozen=True, config=STRICT)
+class Quantity(Modifier):
+    """A few random clients keep only a share of their training samples (AutoCFL's imbalance).
+
+    `each` clients for each share: 9 of 20 by default, and never more than half of all, the shares
+    then being given in turn. Labels keep their proportions; test sets are not reduced.
+    """
+
+    shares: Annotated[tuple[Share, ...], MinLen(1)] = (
+        0.1,
+        0.3,
+        0.6,
+    )  # what the reduced clients keep
+    each: Count = 3  # clients for each share
+
+
+@checked(frozen=True, config=STRICT)
+class Drift(Modifier):
+    """From some round on, a few clients have the samples of a client of another planted group.
+
+    They change places in pairs, so that groups keep their sizes; names, cohorts and private
+    memories stay. The ground truth changes with them.
+    """
+
+    round: Count = 10  # rounds trained before it happens
+    share: Share = 0.2  # of clients that change, at least one pair
+
+
+@dataclass(frozen=True)
+class Composite(Kind):
+    """One base and the modifiers on it, in their order."""
+
+    base: Kind
+    modifiers: tuple[Modifier, ...] = ()
+
+    @classmethod
+    def of(cls, *kinds: Kind) -> Composite:
+        """Any kinds together; without a base among them, on `IID`.
+
+        >>> str(Composite.of(Rotation(angles=(0, 180)), Quantity()))
+        'iid+rotation:0,180+quantity'
+        """
+        flat = [part for kind in kinds for part in _parts(kind)]
+        bases = [k for k in flat if not isinstance(k, Modifier)]
+        modifiers = [k for k in flat if isinstance(k, Modifier)]
+        twice = [k.name for k in modifiers if sum(type(k) is type(m) for m in modifiers) > 1]
+        if len(bases) > 1 or twice:
+            names = " + ".join(k.name for k in flat)
+            raise ConfigError(
+                f"{names} cannot be composed",
+                code="C022",
+                why=f"{twice[0]} comes twice" if twice else "only one base can hand out samples",
+                fix="name one base, before its modifiers, and no modifier twice",
+            )
+        return cls(bases[0] if bases else IID(), tuple(modifiers))
+
+    def __str__(self) -> str:
+        return "+".join(str(part) for part in _parts(self))
+
+
+BASES = (
+    *(IID, Dirichlet, LabelSkew, Shards, Classes, QuantityDirichlet),
+    *(LabelGroups, LabelSets, ClusteredDirichlet, Natural),
+)
+KINDS: dict[str, type[Kind]] = {
+    kebab(cls): cls for cls in (*BASES, Rotation, Permutation, Quantity, Drift)
+}
+ALIASES = {"homo": IID, "noniid-labeldir": Dirichlet, "iid-diff-quantity": QuantityDirichlet}
+
+
+def parse(text: str) -> Kind:
+    """The kind that a text means: names with their fields, joined by `+`.
+
+    Fields are given by name or in order; the names of NIID-Bench are understood.
+
+    >>> parse("dirichlet:0.3")
+    Dirichlet(alpha=0.3, min_samples=10, small='repair')
+    >>> parse("label-groups:0-2/3-6+quantity").base.groups
+    ((0, 1, 2), (3, 4, 5, 6))
+    >>> parse("label-sets:20,3,short=reuse")
+    LabelSets(sets=20, labels=3, samples=50, short='reuse')
+    >>> parse("noniid-#label2")
+    Classes(per_client=2)
+    """
+    kinds = [_parse_one(part) for part in re.split(r"\s*\+\s*(?![\d.])", text.strip().lower())]
+    return kinds[0] if len(kinds) == 1 else Composite.of(*kinds)
+
+
+def describe(kind: Kind) -> dict[str, Any]:
+    """A kind as plain values that JSON and TOML can hold; `from_dict` reads it back.
+
+    >>> describe(Shards())
+    {'kind': 'shards', 'per_client': 2}
+    >>> describe(Shards() + Quantity())["quantity"]
+    {'shares': [0.1, 0.3, 0.6], 'each': 3}
+    """
+    if isinstance(kind, Composite):
+        parts = {part.name: values(part) for part in _parts(kind)}
+        return {"kind": "+".join(parts), **parts}
+    return {"kind": kind.name, **values(kind)}
+
+
+def from_dict(table: Mapping[str, Any]) -> Kind:
+    """The kind that a table means: `kind` is what `parse` reads, the rest are fields.
+
+    A composition has a sub-table of fields for each of its parts.
+
+    >>> from_dict({"kind": "dirichlet", "alpha": 0.1}).alpha
+    0.1
+    >>> from_dict({"kind": "rotation+quantity", "quantity": {"each": 2}}).modifiers[1].each
+    2
+    """
+    table = dict(table)
+    kind = parse(str(table.pop("kind", "iid")))
+    if not isinstance(kind, Composite):
+        return build(type(kind), {**values(kind), **table})
+    parts = _parts(kind)
+    if strange := set(table) - {part.name for part in parts}:
+        raise ConfigError(
+            f"{kind} has no part named {', '.join(sorted(strange))}",
+            code="C021",
+            fix=f"give each part's fields in its own table: {', '.join(p.name for p in parts)}",
+        )
+    return Composite.of(
+        *(build(type(p), {**values(p), **dict(table.get(p.name, {}))}) for p in parts)
+    )
+
+
+def read(kind: Kind | str | Mapping[str, Any]) -> Kind:
+    """A kind, however it was given: itself, a text, or a table."""
+    if isinstance(kind, Kind):
+        return kind
+    return parse(kind) if isinstance(kind, str) else from_dict(kind)
+
+
+def _parts(kind: Kind) -> tuple[Kind, ...]:
+    return (kind.base, *kind.modifiers) if isinstance(kind, Composite) else (kind,)
+
+
+def _parse_one(text: str) -> Kind:
+    name, _, rest = (part.strip() for part in text.partition(":"))
+    if number := re.fullmatch(r"noniid-#label(\d+)", name):
+        return build(Classes, {"per_client": number[1]})
+    cls = {**KINDS, **ALIASES}.get(name.replace("_", "-"))
+    if cls is None:
+        near = get_close_matches(name, [*KINDS, *ALIASES], n=1)
+        raise ConfigError(
+            f"no kind of partition is named {name!r}",
+            code="C020",
+            where=text,
+            why=f"a similar one exists: {near[0]}" if near else "",
+            fix=f"use one of {', '.join(KINDS)}; or {', '.join(ALIASES)}, noniid-#label2",
+        )
+    return build(cls, given(cls, rest))

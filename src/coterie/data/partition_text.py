@@ -1,0 +1,115 @@
+"""The fields of a kind of partition as text and as plain values, and their faults in words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, fields
+from typing import Any, TypeVar, cast
+
+from pydantic import ValidationError
+
+from coterie.errors import ConfigError
+
+T = TypeVar("T")
+
+
+def fields_of(kind: object) -> tuple[Field[Any], ...]:
+    """The fields of a kind or of its class."""
+    return fields(cast(Any, kind))
+
+
+def kebab(cls: type) -> str:
+    """The name of a class as files and the command line have it.
+
+    >>> kebab(type("QuantityDirichlet", (), {})), kebab(type("IID", (), {}))
+    ('quantity-dirichlet', 'iid')
+    """
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", cls.__name__).lower()
+
+
+def values(kind: object) -> dict[str, Any]:
+    """The fields of a kind as plain values, tuples as lists."""
+    return {f.name: plain(getattr(kind, f.name)) for f in fields_of(kind)}
+
+
+def plain(value: Any) -> Any:
+    """A value with its tuples as lists."""
+    return [plain(v) for v in value] if isinstance(value, tuple) else value
+
+
+def shown(kind: object) -> str:
+    """The fields of a kind that are not at their defaults, as `given` reads them."""
+    return ",".join(
+        joined(value) if isinstance(value, tuple) else f"{f.name}={value}"
+        for f in fields_of(kind)
+        if (value := getattr(kind, f.name)) != f.default or f.default is MISSING
+    )
+
+
+def joined(value: tuple[Any, ...]) -> str:
+    """A tuple as text; groups are divided by slashes.
+
+    >>> joined((0.0, 22.5)), joined(((0, 1), (2,)))
+    ('0,22.5', '0,1/2')
+    """
+    if value and isinstance(value[0], tuple):
+        return "/".join(joined(group) for group in value)
+    return ",".join(f"{v:g}" if float(f"{v:g}") == v else str(v) for v in value)
+
+
+def given(cls: type, text: str) -> dict[str, Any]:
+    """The fields in a text such as `0.3,small=error`: by name, or in the order of the class.
+
+    A class whose first field is a tuple takes all that is not named into it.
+    """
+    words = [word.strip() for word in text.split(",")] if text else []
+    named = dict(word.split("=", 1) for word in words if "=" in word)
+    ordered = [word for word in words if "=" not in word]
+    known = fields_of(cls)
+    first = known[0].default if known else None
+    found: dict[str, Any]
+    if ordered and isinstance(first, tuple) and isinstance(first[0], tuple):
+        found = {known[0].name: [labels(group) for group in ",".join(ordered).split("/")]}
+    elif ordered and isinstance(first, tuple):
+        found = {known[0].name: ordered}
+    else:
+        beyond = [f"field {i + 1}" for i in range(len(known), len(ordered))]
+        found = dict(zip([*(f.name for f in known), *beyond], ordered, strict=False))
+    return found | named
+
+
+def labels(text: str) -> tuple[str | int, ...]:
+    """The labels in a text; what is no range is left for the bounds to judge.
+
+    >>> labels("0-2,5")
+    (0, 1, 2, '5')
+    """
+    found: list[str | int] = []
+    for part in text.split(","):
+        span = re.fullmatch(r"\s*(\d{1,5})\s*-\s*(\d{1,5})\s*", part)
+        found += range(int(span[1]), int(span[2]) + 1) if span else [part]
+    return tuple(found)
+
+
+def build(cls: type[T], given: Mapping[str, Any]) -> T:
+    """A kind with these fields, or every fault of them at once."""
+    try:
+        return cls(**given)
+    except ValidationError as cause:
+        faults = [
+            f"{'.'.join(map(str, e['loc']))} = {e['input']}: "
+            + (
+                "no such field"
+                if "unexpected" in e["type"]
+                else e["msg"].split(", ", 1)[-1].lower()
+            )
+            for e in cause.errors()
+        ]
+        known = ", ".join(f"{f.name}={f.default}" for f in fields_of(cls))
+        raise ConfigError(
+            f"{kebab(cls)} cannot have {'these fields' if len(faults) > 1 else 'this field'}",
+            code="C021",
+            why="\n".join(faults),
+            fix=f"its fields and their defaults: {known or 'none'}",
+        ) from None

@@ -1,0 +1,247 @@
+"""A population: data and a partition, seen as a sequence of clients."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, overload
+
+import torch
+from torch import Tensor
+
+from coterie.client import Client
+from coterie.data.dataset import Data, Scaling, scale
+from coterie.data.divide.rotate import rotate
+from coterie.data.kinds import Kind
+from coterie.data.partition import From, Partition, Test, divide, reserve
+from coterie.data.population_given import Given, given
+from coterie.errors import DataError
+
+
+class Population(Sequence[Client]):
+    """n clients. A client's tensors are made when it is first asked for, and kept.
+
+    Clients that are tested on the same samples share one test tensor. Nothing is copied where a
+    client's samples lie side by side.
+    """
+
+    def __init__(
+        self,
+        data: Data,
+        partition: Partition,
+        *,
+        public: Tensor | None = None,
+        made: str | None = None,
+    ) -> None:
+        fits(data, partition)
+        self.data, self.partition, self.public = merged(data, partition), partition, public
+        self._made = made  # what else the tensors follow from, if their numbers need not be read
+        self._clients: list[Client | None] = [None] * len(partition)
+        self._later: Population | None = None
+        self._tests: dict[bytes, tuple[Tensor, Tensor]] = {}
+
+    @classmethod
+    def of(
+        cls,
+        clients: Sequence[Given],
+        classes: int | Sequence[str] | None = None,
+        *,
+        group: Sequence[int] | None = None,
+        public: Tensor | None = None,
+    ) -> Population:
+        """The population of clients brought along: each a `Client`, (x, y) or with its test set.
+
+        >>> x, y = torch.zeros(3, 2), torch.tensor([0, 1, 1])
+        >>> Population.of([(x, y), (x, y, x[:1], y[:1])]).label_counts().tolist()
+        [[1, 2], [1, 2]]
+        """
+        return cls(*given(clients, classes, group), public=public)
+
+    def __len__(self) -> int:
+        return len(self.partition)
+
+    @overload
+    def __getitem__(self, i: int) -> Client: ...
+    @overload
+    def __getitem__(self, i: slice) -> list[Client]: ...
+    def __getitem__(self, i: int | slice) -> Client | list[Client]:
+        if isinstance(i, slice):
+            return [self[j] for j in range(len(self))[i]]
+        i = range(len(self))[i]  # so that -1 and a client too many mean what they do in a list
+        client = self._clients[i]
+        if client is None:
+            x, y = self._seen_by(i, self.data.x, self.data.y, self.partition.train[i])
+            client = Client(x, y, *self._test_of(i), name=self.names[i])
+            self._clients[i] = client
+        return client
+
+    def __repr__(self) -> str:
+        groups = "" if self.group is None else f" in {int(self.group.max()) + 1} groups"
+        return (
+            f"Population({self.data.name}: {len(self):,} clients{groups}, "
+            f"train {int(self.sizes.sum()):,} · test {sum(map(len, self.partition.test)):,}, "
+            f"smallest {int(self.sizes.min()):,})"
+        )
+
+    def at(self, round: int) -> Population:
+        """The population as it is after so many rounds of training: drift may have changed it."""
+        now = self.partition.at(round)
+        if now is self.partition:
+            return self
+        if self._later is None:
+            self._later = Population(self.data, now, public=self.public, made=self._made)
+        return self._later
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the clients: 0, 1, ... or their owners' ids."""
+        return self.partition.names
+
+    @property
+    def sizes(self) -> Tensor:
+        """(n,) training samples of each client, float64."""
+        return torch.tensor([len(t) for t in self.partition.train], dtype=torch.float64)
+
+    @property
+    def group(self) -> Tensor | None:
+        """(n,) the planted group of each client, where there is one."""
+        return self.partition.group
+
+    @property
+    def classes(self) -> int:
+        """How many classes the labels have."""
+        return len(self.data.classes)
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """The names of the classes."""
+        return self.data.classes
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one sample."""
+        return self.data.shape
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was repaired, left out or reduced."""
+        return self.partition.notes
+
+    @cached_property
+    def key(self) -> str:
+        """SHA-256 of all that the clients' tensors follow from."""
+        made = self.data.fingerprint if self._made is None else self._made
+        return hashlib.sha256(f"{self.partition.key} {made}".encode()).hexdigest()
+
+    def label_counts(self) -> Tensor:
+        """(n, K) training samples of each label, as the client itself names the labels."""
+        who = torch.arange(len(self)).repeat_interleave(self.sizes.long())
+        y = self.data.y[torch.cat(self.partition.train)]
+        if self.partition.relabel is not None:
+            y = self.partition.relabel[who, y]
+        cells = torch.bincount(who * self.classes + y, minlength=len(self) * self.classes)
+        return cells.view(len(self), self.classes)
+
+    def plot(self) -> Any:
+        """A plotly figure of who holds how many samples of which label, sorted by group."""
+        from coterie.data.population_plot import heat_map
+
+        return heat_map(self.label_counts(), self.names, self.class_names, self.group)
+
+    def _seen_by(self, i: int, x: Tensor, y: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Samples as client i sees them: turned by its angle, with its own labels."""
+        x, y = select(x, index).float(), select(y, index)
+        if angle := float(self.partition.angle[i]):
+            x = rotate(x, angle)
+        if self.partition.relabel is not None:
+            y = self.partition.relabel[i][y]
+        return x, y
+
+    def _test_of(self, i: int) -> tuple[Tensor, Tensor]:
+        """The test set of client i, made once for all clients that have the same."""
+        x, y, index = self.data.x, self.data.y, self.partition.test[i]
+        if self.partition.test_source == "official":
+            assert self.data.x_test is not None
+            assert self.data.y_test is not None
+            x, y = self.data.x_test, self.data.y_test
+        relabel = self.partition.relabel
+        digest = hashlib.sha256(index.numpy().tobytes())
+        digest.update(f"{float(self.partition.angle[i])}".encode())
+        digest.update(b"" if relabel is None else relabel[i].numpy().tobytes())
+        key = digest.digest()
+        if key not in self._tests:
+            self._tests[key] = self._seen_by(i, x, y, index)
+        return self._tests[key]
+
+
+def partition(
+    data: Any,
+    kind: Kind | str | Mapping[str, Any] = "iid",
+    clients: int | None = 20,
+    seed: int = 0,
+    *,
+    test: Test = "own",
+    test_share: float | None = None,
+    pool: From = "train",
+    scaling: Scaling = "standard",
+    public: int = 0,
+) -> Population:
+    """The clients among whom `data` is divided.
+
+    `data` is a `Data` or anything `load` reads; `kind` a kind of partition, its text, or a table;
+    `test`, `test_share` and `pool` are those of `divide`. `public` samples of each class are set
+    aside for the server first. Scaling uses the numbers of the training set, for everyone alike.
+
+    >>> partition("digits", "rotation", clients=4).group.tolist()
+    [0, 1, 2, 3]
+    """
+    if not isinstance(data, Data):
+        from coterie.data.load import load
+
+        data = load(data)
+    scaled, samples = scale(data, scaling), None
+    if public:
+        data = reserve(data, public, seed)[0]
+        scaled, samples, _ = reserve(scaled, public, seed)
+    how = divide(data, kind, clients, seed, test=test, test_share=test_share, pool=pool)
+    return Population(scaled, how, public=samples, made=f"{scaling} {public} {seed}")
+
+
+def merged(data: Data, partition: Partition) -> Data:
+    """The data as the partition counts them: with `pool = "all"`, the test set at the end."""
+    if partition.pool == "train" or data.x_test is None or data.y_test is None:
+        return data
+    x, y = torch.cat([data.x, data.x_test]), torch.cat([data.y, data.y_test])
+    return replace(data, x=x, y=y, x_test=None, y_test=None, owner=None, owner_test=None)
+
+
+def select(rows: Tensor, index: Tensor) -> Tensor:
+    """The rows at increasing indices; a view where they lie side by side."""
+    if len(index) and int(index[-1]) - int(index[0]) + 1 == len(index):
+        return rows[int(index[0]) : int(index[-1]) + 1]
+    return rows[index]
+
+
+def fits(data: Data, partition: Partition) -> None:
+    """Refuse a partition that was made for other data."""
+    test = 0 if data.y_test is None else len(data.y_test)
+    samples = len(data.y) + (test if partition.pool == "all" else 0)
+    limits = {"train": samples, "test": samples if partition.test_source == "own" else test}
+    for name, limit in limits.items():
+        ends = [f(t) for t in getattr(partition, name) if len(t) for f in (torch.min, torch.max)]
+        if ends and not 0 <= int(min(ends)) <= int(max(ends)) < limit:
+            raise DataError(
+                f"the partition's {name} indices go from {int(min(ends))} to {int(max(ends))}",
+                code="D044",
+                why=f"{data.name} has {limit:,} samples there",
+                fix="use the data the partition was made for",
+            )
+    if partition.relabel is not None and partition.relabel.shape[1] != len(data.classes):
+        raise DataError(
+            f"the partition permutes {partition.relabel.shape[1]} labels",
+            code="D044",
+            why=f"{data.name} has {len(data.classes)} classes",
+            fix="use the data the partition was made for",
+        )
