@@ -73,7 +73,9 @@ def fedavg(
         with torch.no_grad():
             for name, p in net.named_parameters():
                 theirs = [dict(other.named_parameters())[name] for other in trained]
-                p.copy_(sum(float(s) * q.double() for s, q in zip(share, theirs, strict=True)))
+                p.copy_(
+                    torch.stack([s * q.double() for s, q in zip(share, theirs, strict=True)]).sum(0)
+                )
         curve.append(float(np.mean([accuracy(net, x, y) for _, _, x, y in shards])))
     return net, curve
 
@@ -82,15 +84,22 @@ def read_idx(path: Path) -> Tensor:
     with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
         raw = file.read()
     shape = [int.from_bytes(raw[4 + 4 * d : 8 + 4 * d], "big") for d in range(raw[3])]
-    return torch.from_numpy(np.frombuffer(raw, np.uint8, offset=4 + 4 * raw[3]).reshape(shape).copy())
+    return torch.from_numpy(
+        np.frombuffer(raw, np.uint8, offset=4 + 4 * raw[3]).reshape(shape).copy()
+    )
 
 
 def fashion_mnist(folder: Path, clients: int = 10, each: int = 600) -> list[Shard]:
     """Equal shares at random; the test images are dealt out the same way."""
-    find = lambda part: next(p for p in sorted(folder.iterdir()) if p.name.startswith(part))  # noqa: E731
+
+    def find(part: str) -> Path:
+        return next(p for p in sorted(folder.iterdir()) if p.name.startswith(part))
+
+    def scale(t: Tensor) -> Tensor:
+        return (t[:, None].float() / 255 - 0.286) / 0.353
+
     x, y = read_idx(find("train-images")), read_idx(find("train-labels"))
     x_test, y_test = read_idx(find("t10k-images")), read_idx(find("t10k-labels"))
-    scale = lambda t: (t[:, None].float() / 255 - 0.286) / 0.353  # noqa: E731
     mine = torch.randperm(len(y), generator=generator(0, "deal")).split(each)[:clients]
     test = torch.randperm(len(y_test), generator=generator(0, "deal test")).split(each // 2)
     return [

@@ -1,4 +1,4 @@
-"""What all tests share: one thread (small tensors are fastest so), and the real data if it is there."""
+"""What all tests share: one thread, which suits small tensors, and the real data if it is there."""
 
 from __future__ import annotations
 

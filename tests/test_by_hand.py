@@ -58,9 +58,7 @@ def test_fedavg_is_what_one_writes_by_hand(by_hand: Any) -> None:
 
 @pytest.mark.slow
 @pytest.mark.shared
-def test_fedavg_is_what_one_writes_by_hand_on_fashion_mnist(
-    by_hand: Any, real_data: Path
-) -> None:
+def test_fedavg_is_what_one_writes_by_hand_on_fashion_mnist(by_hand: Any, real_data: Path) -> None:
     data = load("fashion-mnist")
     assert data.x_test is not None
     assert data.y_test is not None

@@ -42,9 +42,7 @@ def test_only_the_newest_are_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("file", ["state.safetensors", "clients.safetensors", "manifest.json"])
 @pytest.mark.parametrize("harm", ["flip", "cut", "remove", "empty"])
-def test_damage_is_found_and_the_round_before_is_used(
-    tmp_path: Path, file: str, harm: str
-) -> None:
+def test_damage_is_found_and_the_round_before_is_used(tmp_path: Path, file: str, harm: str) -> None:
     saved(tmp_path, 3)
     target = saved(tmp_path, 4) / file
     data = bytearray(target.read_bytes())

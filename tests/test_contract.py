@@ -26,6 +26,15 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "fedclust": {"warmup_epochs": 2},
     "feddsmic": {"clusters": 2},
     "fedds": {"clusters": 2},
+    "ifca": {"clusters": 2},
+    "cfl": {"eps1": 10.0, "eps2": 0.1, "min_round": 1, "min_size": 2},
+    "flhc": {"rounds_before": 1, "clusters": 2},
+    "fedsem": {"clusters": 2},
+    "pacfl": {"clusters": 2},
+    "fedsoft": {"clusters": 2},
+    "fedpfa": {"pretrain": 1, "clusters": 2},
+    "fedrep": {"head_epochs": 2},
+    "creff": {"features": 5, "match_steps": 4, "retrain_steps": 8},
 }
 ROUNDS = 4
 ALL = pytest.mark.parametrize("name", list(METHODS))
@@ -99,8 +108,13 @@ def test_evaluation_changes_nothing(name: str) -> None:
     assert memory_equal(quiet, watched)
 
 
+# Clusters that mean little, and clients that move at the slightest pull.
+WANDERING = {"look": 1, "patience": 1, "margin": 0.0, "warmup_epochs": 1}
 # A field that matters only in company, or on clients of another kind: (settings, federation).
 COMPANY: dict[tuple[str, str], tuple[dict[str, Any], dict[str, Any]]] = {
+    ("kin", "patience"): (WANDERING, {"groups": 1}),
+    ("kin", "margin"): (WANDERING, {"groups": 1}),
+    ("kin", "unrelated"): ({"look": 1}, {"groups": 1}),
     ("autocfl", "weighted"): ({"guard": "none"}, {"n": 12, "groups": 1}),
     ("autocfl", "chain"): ({"guard": "none"}, {"n": 12, "groups": 1, "seed": 1}),
     ("autocfl", "literal"): ({"guard": "none"}, {"seed": 1}),
@@ -114,9 +128,25 @@ COMPANY: dict[tuple[str, str], tuple[dict[str, Any], dict[str, Any]]] = {
     ("fedclust", "distance"): ({"clusters": 3}, {}),
     ("fedclust", "linkage"): ({"clusters": 3}, {"groups": 1}),
     ("fedclust", "attach"): ({}, {"n": 16, "groups": 3}),
+    ("ifca", "starts"): ({}, {"seed": 1}),
+    ("cfl", "eps1"): ({"eps1": 0.2}, {}),
+    ("cfl", "eps2"): ({"eps2": 0.5}, {}),
+    ("cfl", "min_size"): ({"min_size": 3}, {}),
+    ("flhc", "threshold"): ({"clusters": 0}, {}),
+    ("flhc", "linkage"): ({"clusters": 3}, {"n": 16, "groups": 1}),
+    ("flhc", "alpha"): ({"adjust": "all", "rounds_before": 2}, {}),
+    ("pacfl", "threshold"): ({"clusters": 0}, {}),
+    ("fedpfa", "threshold"): ({"clusters": 0, "threshold": 0.3}, {}),
+    ("fedpfa", "linkage"): ({}, {"groups": 1}),
+    ("perfedavg", "delta"): ({"order": "hessian-free"}, {}),
 }
 # Where halving or adding one is not the change to try.
-INSTEAD: dict[tuple[str, str], Any] = {("cflgt", "damping"): 0.7}
+INSTEAD: dict[tuple[str, str], Any] = {
+    ("cflgt", "damping"): 0.7,
+    ("fedpfa", "layer"): "2",
+    ("lg-fedavg", "private"): "none",
+    ("kin", "unrelated"): 1.0,
+}
 
 
 def cases() -> Iterator[tuple[str, str]]:

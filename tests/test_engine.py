@@ -151,7 +151,11 @@ def test_private_memory_is_kept_per_client_and_not_written_by_evaluation() -> No
     fed = federation()
     fed.at(0).ask(fed.clients[:2], Count(), everybody(fed))
     fed.at(0, "evaluate").ask(fed.clients, Count(), everybody(fed))
-    assert fed.at(1).ask(fed.clients[:3], Count(), everybody(fed)).values.flatten().tolist() == [2, 2, 1]
+    assert fed.at(1).ask(fed.clients[:3], Count(), everybody(fed)).values.flatten().tolist() == [
+        2,
+        2,
+        1,
+    ]
 
 
 def test_a_client_without_test_data_has_no_accuracy() -> None:

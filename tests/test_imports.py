@@ -12,11 +12,11 @@ import pytest
 SRC = Path(__file__).parents[1] / "src" / "coterie"
 EVERYBODY = {"types", "layout", "mount", "rng", "errors", "bounds"}
 VOCABULARY = {"distance", "grouping", "voting", "affinity", "mixing", "checks"}
-TASKS = {"client", "solver", "signature", "score"}
+TASKS = {"client", "solver", "signature", "score", "variants"}
 MAY: dict[str, set[str]] = {
     **{name: EVERYBODY | {"client"} for name in EVERYBODY},
     **{name: VOCABULARY | {"errors"} for name in VOCABULARY},
-    **{name: EVERYBODY | TASKS | VOCABULARY for name in TASKS},
+    **dict.fromkeys(TASKS, EVERYBODY | TASKS | VOCABULARY),
     "methods": EVERYBODY | TASKS | VOCABULARY | {"methods", "merge"},
     "merge": EVERYBODY | VOCABULARY,
     "engine": EVERYBODY | TASKS | VOCABULARY | {"engine", "wire"},

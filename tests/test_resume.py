@@ -1,4 +1,4 @@
-"""A run that is killed at any moment and resumed leaves the same bytes as one that never stopped."""
+"""A run that is killed at any moment and resumed leaves the bytes of one that never stopped."""
 
 from __future__ import annotations
 
@@ -81,9 +81,7 @@ def test_killed_at_ten_random_moments_the_bytes_are_the_same(undisturbed: Path) 
 @pytest.mark.slow
 def test_a_run_in_two_halves_is_the_run_in_one(undisturbed: Path) -> None:
     folder = undisturbed / "halves"
-    coterie(
-        "run", str(undisturbed / "run.toml"), "train.rounds=4", "--out", str(folder), "--quiet"
-    )
+    coterie("run", str(undisturbed / "run.toml"), "train.rounds=4", "--out", str(folder), "--quiet")
     resume(folder, settings=[("train.rounds", 10)])
     assert written(folder) == written(undisturbed / "whole")
 

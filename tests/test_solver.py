@@ -24,7 +24,10 @@ def row_after(solver: Solver, net: nn.Module, who: Client, **sent: Tensor) -> Te
 
 
 def plain_loop(
-    solver: Solver, net: nn.Module, who: Client, penalty: Callable[[nn.Module], Tensor] | None = None
+    solver: Solver,
+    net: nn.Module,
+    who: Client,
+    penalty: Callable[[nn.Module], Tensor] | None = None,
 ) -> Tensor:
     """The same training as anyone would write it: torch.optim, one tensor per parameter."""
     net = copy.deepcopy(net).train()

@@ -3,7 +3,7 @@
     import coterie as ct
 
     clients = ct.partition("digits", "rotation", clients=20)
-    result = ct.fit(ct.FedAvg(), clients, "cnn-s", rounds=20)
+    result = ct.fit(ct.Kin(), clients, "cnn-s", rounds=20)
     result.accuracy.mean(), result.clusters
 
 Names are loaded when they are first used, so that importing coterie costs nothing.
@@ -14,41 +14,34 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from coterie.methods import METHODS
+
 __version__ = "0.1.0"
 
-_HOME = {
-    "load": "coterie.data.load",
-    "Data": "coterie.data.dataset",
-    "partition": "coterie.data.population",
-    "Population": "coterie.data.population",
-    "Client": "coterie.client",
-    "Solver": "coterie.solver",
-    "Score": "coterie.score",
-    "State": "coterie.types",
-    "Reply": "coterie.types",
-    "Replies": "coterie.types",
-    "Task": "coterie.types",
-    "Federation": "coterie.types",
-    "Method": "coterie.types",
-    "Layout": "coterie.layout",
-    "run": "coterie.loop",
-    "evaluate": "coterie.loop",
-    "fit": "coterie.training",
-    "Result": "coterie.result",
-    "resume": "coterie.experiment",
-    "Local": "coterie.methods.local",
-    "FedAvg": "coterie.methods.fedavg",
-    "FedAvgFT": "coterie.methods.fedavg",
-    "FedProx": "coterie.methods.fedavg",
-} | {
-    kind: "coterie.data.kinds"
-    for kind in (
-        "IID Dirichlet LabelSkew Shards Classes QuantityDirichlet LabelGroups LabelSets "
-        "ClusteredDirichlet Natural Rotation Permutation Quantity"
-    ).split()
+_MODULES = {
+    "coterie.data.load": ["load"],
+    "coterie.data.dataset": ["Data"],
+    "coterie.data.population": ["Population", "partition"],
+    "coterie.data.kinds": [
+        *("IID", "Dirichlet", "LabelSkew", "Shards", "Classes", "QuantityDirichlet"),
+        *("LabelGroups", "LabelSets", "ClusteredDirichlet", "Natural"),
+        *("Rotation", "Permutation", "Quantity", "Drift"),
+    ],
+    "coterie.client": ["Client"],
+    "coterie.layout": ["Layout"],
+    "coterie.types": ["Federation", "Method", "Replies", "Reply", "State", "Task"],
+    "coterie.solver": ["Solver"],
+    "coterie.score": ["Score"],
+    "coterie.loop": ["evaluate", "run"],
+    "coterie.training": ["fit"],
+    "coterie.result": ["Result"],
+    "coterie.inspection": ["inspect"],
+    "coterie.experiment": ["resume"],
 }
+_HOME = {name: module for module, names in _MODULES.items() for name in names}
+_HOME |= {e.cls: f"coterie.methods.{e.path.split(':')[0]}" for e in METHODS.values()}
 
-__all__ = ["__version__", *_HOME]  # noqa: PLE0604
+__all__ = ["__version__", *_HOME]
 
 
 def __getattr__(name: str) -> Any:

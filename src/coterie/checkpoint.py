@@ -1,8 +1,8 @@
 """Checkpoints: a folder per round, hashed, written whole or not at all, and never a pickle.
 
-    checkpoints/000007/state.safetensors      the state: models, assign, memory
-    checkpoints/000007/clients.safetensors    what clients keep for themselves
-    checkpoints/000007/manifest.json          round, SHA-256 of both, where the records stood
+checkpoints/000007/state.safetensors      the state: models, assign, memory
+checkpoints/000007/clients.safetensors    what clients keep for themselves
+checkpoints/000007/manifest.json          round, SHA-256 of both, where the records stood
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def stray(folder: Path) -> Iterator[Path]:
 
 
 def discard(path: Path) -> None:
-    """Remove a checkpoint: first its name, so that a crash in between leaves nothing half a name."""
+    """Remove a checkpoint: first its name, so that a crash in between leaves no half of one."""
     if path.exists():
         doomed = path.with_name(f".{path.name.strip('.')}.old.tmp")
         if path != doomed:

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 
 class CoterieError(Exception):
-    """An error that speaks to the user. `code` is stable and documented; `exit` is the exit code."""
+    """An error that speaks to the user: `code` is stable and documented, `exit` is for the shell."""
 
     exit: ClassVar[int] = 1
 
@@ -56,4 +56,4 @@ class StorageError(CoterieError):
 
 
 class ClientError(CoterieError):
-    """The user's own code raised inside a client (codes U...); the cause is the original exception."""
+    """The user's own code raised inside a client (codes U...); its exception is the cause."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -11,15 +12,19 @@ from typing import Any
 
 import torch
 
-from coterie import checkpoint, storage
+from coterie import checkpoint, models, storage
 from coterie import config as configs
+from coterie import engine as engines
 from coterie.config import Config
 from coterie.data.load import load
 from coterie.data.population import Population, partition
 from coterie.errors import CheckpointError
+from coterie.history import from_csv
+from coterie.layout import Layout
 from coterie.methods import find
-from coterie.result import Result
-from coterie.training import Listener, fit
+from coterie.result import Result, summarise
+from coterie.rng import address
+from coterie.training import Listener, changes, fit
 from coterie.types import Method
 
 
@@ -43,6 +48,14 @@ def resume(
     name, because the result is then no longer that of one experiment.
     """
     path = Path(folder)
+    config = config_of(path, settings)
+    saved, _ = checkpoint.latest(path / "checkpoints")
+    refuse_changes(saved.notes["settings"], configs.resolved(config), {"train.rounds", *allow})
+    return go(config, path, on_event, resume=True)
+
+
+def config_of(path: Path, settings: Iterable[tuple[str, Any]] = ()) -> Config:
+    """The experiment that a run's folder was made by."""
     if not (path / "run.toml").exists():
         raise CheckpointError(
             f"{path} is not the folder of a run",
@@ -57,10 +70,50 @@ def resume(
             code="K009",
             fix="continue it there with coterie.fit(..., out=folder, resume=True)",
         )
-    config = configs.load(path / "run.toml", settings)
+    return configs.load(path / "run.toml", settings)
+
+
+def open_run(folder: str | Path) -> Result:
+    """The result of a run as its last whole round left it; the folder is only read."""
+    path = Path(folder)
+    config = config_of(path)
     saved, _ = checkpoint.latest(path / "checkpoints")
-    refuse_changes(saved.notes["settings"], configs.resolved(config), {"train.rounds", *allow})
-    return go(config, path, on_event, resume=True)
+    clients = population(config)
+    changes({"population": clients.key}, saved.notes)
+    net = models.build(
+        config.model.name,
+        shape=clients.shape,
+        classes=clients.classes,
+        seed=address(config.seed, "model"),
+        **model_options(config),
+    )
+    layout = Layout(net, head=config.model.head)
+    fed = engines.build(config.engine.name, clients, layout, config.seed)
+    fed.restore(saved.memories)
+    how = method(config)
+    history = from_csv(written(path / "metrics.csv", saved.notes["metrics.csv"]))
+    summary = {"method": repr(how), "rounds": config.train.rounds, "clients": len(clients)}
+    summary |= summarise(
+        history,
+        clients=len(clients),
+        last_k=config.evaluate.last_k,
+        target=config.evaluate.target,
+        drift=clients.partition.moves_at,
+    )
+    return Result(how, clients, fed, saved.state, history, summary, path)
+
+
+def written(file: Path, mark: Mapping[str, Any]) -> str:
+    """A table of a run as it stood at a checkpoint's mark."""
+    data = file.read_bytes()[: mark["bytes"]] if file.exists() else b""
+    if hashlib.sha256(data).hexdigest() != mark["sha256"]:
+        raise CheckpointError(
+            f"{file} was changed since its round was saved",
+            code="K004",
+            why=f"its first {mark['bytes']:,} bytes are not the ones the checkpoint knows",
+            fix="put the file back, or start the run again",
+        )
+    return data.decode()
 
 
 def go(config: Config, out: Path, on_event: Listener | None, *, resume: bool = False) -> Result:
@@ -94,24 +147,23 @@ def go(config: Config, out: Path, on_event: Listener | None, *, resume: bool = F
 def population(config: Config) -> Population:
     """The clients of an experiment."""
     source = config.data
-    options = {k: getattr(source, k) for k in ("label", "owner", "size", "gray")}
-    data = load(source.source, **{k: v for k, v in options.items() if v})
     return partition(
-        data,
+        load(source.source, **source.reader),
         config.partition.spec,
         clients=config.partition.clients,
         seed=config.seed,
         test=source.test,
-        test_share=source.test_share if source.test == "own" else None,
+        test_share=source.test_share,
         pool=source.pool,
         scaling=source.scaling,
+        public=source.public or 0,
     )
 
 
 def method(config: Config) -> Method:
     """The method of an experiment: its own table, and from [train] its solver and participation."""
     cls: Any = find(config.method)
-    own = {f.name: f.default for f in fields(cls)}
+    own: dict[str, Any] = {f.name: f.default for f in fields(cls)}
     shared: dict[str, Any] = {}
     if "solver" in own:
         shared["solver"] = replace(own["solver"], **config.train.solver)

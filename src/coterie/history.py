@@ -45,7 +45,9 @@ class History:
             if not r.client and r.metric == metric and r.stage == stage
         }
 
-    def clients(self, round: int, metric: str = "accuracy", stage: str = "before") -> dict[str, float]:
+    def clients(
+        self, round: int, metric: str = "accuracy", stage: str = "before"
+    ) -> dict[str, float]:
         """A number of each client in one round, by the client's name."""
         return {
             r.client: r.value

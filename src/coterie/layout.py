@@ -78,22 +78,22 @@ class Layout:
 
         `names` is one or several, with commas, of: all, params (trainable), buffers (the rest),
         head, head.weight, head.bias, body (trainable but not head), none, and the names of layers
-        and parameters ("conv1", "fc2,fc3"). A word of this list comes before a layer so named. With a
-        ~ before it, a name means all other columns.
+        and parameters ("conv1", "fc2,fc3"). A word of this list comes before a layer so named.
+        A ~ before all of this means all other columns: "~fc2,fc3" is all but these two layers.
         """
         if names not in self._columns:
-            chosen = torch.zeros(self.size, dtype=torch.bool)
-            for name in names.split(","):
-                chosen |= self._chosen(name.strip())
-            found = chosen.nonzero().flatten()
+            found = self._chosen(names).nonzero().flatten()
             start, stop = (int(found[0]), int(found[-1]) + 1) if len(found) else (0, 0)
             self._columns[names] = slice(start, stop) if stop - start == len(found) else found
         return self._columns[names]
 
-    def _chosen(self, name: str) -> Tensor:
-        """(P,) bool: the columns of one name."""
+    def _chosen(self, names: str) -> Tensor:
+        """(P,) bool: the columns of these names."""
+        name, *more = names.strip().split(",", 1)
         if name.startswith("~"):
-            return ~self._chosen(name[1:])
+            return ~self._chosen(names.strip()[1:])
+        if more:
+            return self._chosen(name) | self._chosen(more[0])
         chosen = torch.zeros(self.size, dtype=torch.bool)
         match name:
             case "all":
@@ -170,6 +170,24 @@ class Layout:
         self.load(row, module)
         return module
 
+    def fresh(self, rng: torch.Generator) -> Tensor:
+        """(P,) another draw of the initial numbers: every layer resets itself, as PyTorch has it.
+
+        Where a module has numbers of its own and no `reset_parameters`, each tensor keeps its
+        values in another order. What does not learn stays as it is.
+
+        >>> layout = Layout(nn.Linear(3, 2))
+        >>> rng = torch.Generator().manual_seed(0)
+        >>> bool((layout.fresh(rng) == layout.fresh(rng)).any())
+        False
+        """
+        module = copy.deepcopy(self._template)
+        with torch.random.fork_rng(devices=[]):
+            torch.random.manual_seed(int(torch.randint(2**63 - 1, (), generator=rng)))
+            for part in module.modules():
+                reset_or_shuffle(part)
+        return torch.cat([self.row(module)[: self.trainable], self.initial[self.trainable :]])
+
     def _tensors(self, module: nn.Module) -> list[Tensor]:
         """The tensors of a module in the order of the row."""
         everything, mine = tensors(module), tensors(self._template)
@@ -245,6 +263,34 @@ class Layout:
             )
         return torch.cat(entered), logits
 
+    def outputs(self, row: Tensor, x: Tensor, layer: str, batch: int = 512) -> Tensor:
+        """(N, ...) what a named layer puts out for these samples, in evaluation mode."""
+        net, seen = self._read(row), list[Tensor]()
+        layers = dict(net.named_modules())
+        if layer not in layers:
+            near = get_close_matches(layer, layers, n=1)
+            raise ConfigError(
+                f"the network has no layer called {layer!r}",
+                code="C032",
+                where=type(self._template).__name__,
+                why=f"a similar name exists: {near[0]}" if near else "",
+                fix=f"use one of {', '.join(filter(None, layers))}",
+            )
+        hook = layers[layer].register_forward_hook(lambda _, __, out: seen.append(out))
+        try:
+            forward(net, x, batch)
+        finally:
+            hook.remove()
+        if sum(map(len, seen)) != len(x):
+            raise ConfigError(
+                f"the layer {layer!r} does not see every sample once",
+                code="C032",
+                where=type(self._template).__name__,
+                why=f"it saw {sum(map(len, seen))} of {len(x)}: it is used several times, or never",
+                fix="name a layer that is used once",
+            )
+        return torch.cat(seen)
+
     def _read(self, row: Tensor) -> nn.Module:
         """A second working module, in evaluation mode, so that reading disturbs no training.
 
@@ -268,3 +314,14 @@ def last_linear(module: nn.Module) -> str | None:
     """The name of the last `nn.Linear` registered, the usual head."""
     linear = [name for name, part in module.named_modules() if isinstance(part, nn.Linear)]
     return linear[-1] if linear else None
+
+
+def reset_or_shuffle(part: nn.Module) -> None:
+    """Draw the numbers that belong to one module itself anew, from the global random state."""
+    reset = getattr(part, "reset_parameters", None)
+    if callable(reset):
+        reset()
+        return
+    with torch.no_grad():
+        for t in part.parameters(recurse=False):
+            t.copy_(t.flatten()[torch.randperm(t.numel())].view(t.shape))

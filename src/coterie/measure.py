@@ -27,7 +27,9 @@ def tested(state: State, scores: Scores, names: Sequence[str], sizes: Tensor) ->
                 Row(t, name, cluster, stage, "loss", b),
             ]
         if len(who):
-            whole = metrics.summarise(accuracy, sizes[scores.clients]) | {"loss": float(loss.mean())}
+            whole = metrics.summarise(accuracy, sizes[scores.clients]) | {
+                "loss": float(loss.mean())
+            }
             rows += [Row(t, "", "", stage, name, value) for name, value in whole.items()]
     return rows
 

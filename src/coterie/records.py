@@ -1,11 +1,11 @@
 """The folder of a run: what was asked for, what happened, and where it can be taken up again.
 
-    run.toml        every setting, defaults resolved
-    events.jsonl    what happened and when; only ever grows
-    metrics.csv     the history, tidy
-    clusters.csv    round, client, cluster, group
-    summary.json    the numbers at the end
-    checkpoints/    see checkpoint.py
+run.toml        every setting, defaults resolved
+events.jsonl    what happened and when; only ever grows
+metrics.csv     the history, tidy
+clusters.csv    round, client, cluster, group
+summary.json    the numbers at the end
+checkpoints/    see checkpoint.py
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from coterie.types import State
 
 
 class Table:
-    """A CSV file that only grows, and can say where it stands, so that a resume can go back there."""
+    """A CSV file that only grows and can say where it stands: a resume goes back there."""
 
     def __init__(self, path: Path, header: str) -> None:
         self.path, self.size, self.digest = path, 0, hashlib.sha256()
@@ -81,7 +81,7 @@ class RunFolder:
             raise CheckpointError(
                 f"{path} already holds a run",
                 code="K005",
-                fix=f"continue it with `coterie resume {path}`, or choose another folder with --out",
+                fix=f"continue it with `coterie resume {path}`, or choose another --out",
             )
         storage.make_folder(path / "checkpoints")
         run = cls(path, keep=keep)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -14,6 +14,10 @@ from coterie import metrics
 from coterie.data.population import Population
 from coterie.history import History
 from coterie.types import Engine, Method, State
+
+if TYPE_CHECKING:
+    from coterie.data.population_given import Given
+    from coterie.newcomers import Placement
 
 
 @dataclass(frozen=True)
@@ -77,8 +81,18 @@ class Result:
         i = client if isinstance(client, int) else list(self.fed.names).index(client)
         return self.fed.layout.module(self.state.of(torch.tensor([i]))[0])
 
+    def place(self, newcomers: Given | Sequence[Given], epochs: int = 5) -> Placement:
+        """Give newcomers a model and let each adapt it: a `Client`, (x, y), with its test set, or
+        several of them. Nobody else moves, and this result stays as it is.
+        """
+        from coterie.newcomers import place
 
-def summarise(history: History, *, last_k: int, target: float | None) -> dict[str, Any]:
+        return place(self, newcomers, epochs)
+
+
+def summarise(
+    history: History, *, clients: int, last_k: int, target: float | None, drift: int = 0
+) -> dict[str, Any]:
     """The numbers of a run, each under its own name; never the best round by test accuracy."""
     stage = history.stages[-1]
     series = {stage: history.series("accuracy_mean", stage) for stage in history.stages}
@@ -100,7 +114,11 @@ def summarise(history: History, *, last_k: int, target: float | None) -> dict[st
             out[name]["target"] = target
             out[name]["rounds_to_target"] = hit
             out[name]["bytes_to_target"] = None if hit is None else spent(history, hit)
-    out["clusters"] = {r.metric: r.value for r in history if r.round == final and r.stage == "clusters"}
+    out["clusters"] = {
+        r.metric: r.value for r in history if r.round == final and r.stage == "clusters"
+    }
+    if drift:
+        out["clusters"]["rounds_to_recover"] = recovery(history, drift, clients)
     out["bytes_down"] = int(history.total("bytes_down"))
     out["bytes_up"] = int(history.total("bytes_up"))
     return out
@@ -109,3 +127,9 @@ def summarise(history: History, *, last_k: int, target: float | None) -> dict[st
 def spent(history: History, until: int) -> int:
     """Bytes both ways up to a round."""
     return int(history.total("bytes_down", until=until) + history.total("bytes_up", until=until))
+
+
+def recovery(history: History, drift: int, clients: int) -> int | None:
+    """Rounds from a drift until every client is in the right cluster again; None: never yet."""
+    right = history.series("clusters_correct", "clusters")
+    return next((t - drift for t, v in right.items() if t > drift and v == clients), None)

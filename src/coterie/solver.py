@@ -146,26 +146,29 @@ class Solver(Task):
         net = layout.mount(start, train=self.train)
         v = torch.zeros_like(net.grad)
         anchor = (start if anchor is None else anchor)[: layout.trainable]
-
-        def plan() -> Iterator[tuple[Tensor, Tensor]]:
-            for i in batches(
-                len(client),
-                self.batch or len(client),
-                rng,
-                epochs=self.epochs if epochs is None else epochs,
-                steps=self.steps,
-                least=2 if layout.has_batch_norm else 1,
-            ):
-                yield client.x[i], client.y[i]
-
+        plan = self.plan(client, layout, rng, epochs)
         # The inner step of MAML sees mini-batches of its own, independent of the outer ones.
-        inner = plan() if self.meta else repeat(None)
+        inner = self.plan(client, layout, rng, epochs) if self.meta else repeat(None)
         taken = 0
         with net.drawing(rng):
-            for batch, before in zip(plan(), inner, strict=False):
+            for batch, before in zip(plan, inner, strict=False):
                 self.step(net, v, anchor, batch, before, shift)
                 taken += 1
         return net.w.clone(), taken
+
+    def plan(
+        self, client: Client, layout: Layout, rng: torch.Generator, epochs: int | None = None
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """The mini-batches of one training, in the order in which they are seen."""
+        for i in batches(
+            len(client),
+            self.batch or len(client),
+            rng,
+            epochs=self.epochs if epochs is None else epochs,
+            steps=self.steps,
+            least=2 if layout.has_batch_norm else 1,
+        ):
+            yield client.x[i], client.y[i]
 
     def step(
         self,
@@ -189,6 +192,12 @@ class Solver(Task):
             w.copy_(here)
         if shift is not None:
             g.add_(shift)
+        self.apply(net, v, anchor)
+
+    def apply(self, net: Mounted, v: Tensor, anchor: Tensor) -> None:
+        """Add the terms to the gradient that `net` holds, and take the step, in place."""
+        g = net.grad
+        w = net.w[: len(g)]
         if self.weight_decay:
             g.add_(w, alpha=self.weight_decay)
         if self.prox:
@@ -199,7 +208,7 @@ class Solver(Task):
 
 
 def own_row(client: Client, received: Tensor, private: str, layout: Layout) -> Tensor:
-    """(P,) what was received, and the client's own numbers (at first the initial ones) elsewhere."""
+    """(P,) what was received, and the client's own numbers elsewhere; at first the initial ones."""
     if private == "none":
         return received
     row = layout.initial.clone()

@@ -28,7 +28,7 @@ def speaking(path: Path, size: int = 0) -> Iterator[None]:
             f"cannot write {path}: {cause.strerror}",
             code="S001",
             why=f"{size:,} bytes wanted, {free:,} free on its disk",
-            fix="make room or choose another folder with --out; the last whole round is still saved",
+            fix="make room or choose another --out; the last whole round is still saved",
         ) from cause
 
 

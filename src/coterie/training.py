@@ -18,10 +18,10 @@ from coterie.data.population import Population
 from coterie.errors import CheckpointError
 from coterie.history import History
 from coterie.layout import Layout
+from coterie.loop import evaluate, run
 from coterie.records import RunFolder
 from coterie.result import Result, summarise
 from coterie.rng import address
-from coterie.loop import evaluate, run
 from coterie.types import Engine, Method, State
 
 Event = dict[str, Any]
@@ -107,7 +107,7 @@ def drive(
     plan: Plan,
     tell: Listener,
     folder: RunFolder | None = None,
-    state: State | None = None,
+    saved: State | None = None,
     facts: dict[str, Any] | None = None,
 ) -> Result:
     """The loop of `run`, with what happens between its rounds: measure, record, save, tell."""
@@ -117,26 +117,28 @@ def drive(
             folder.event(event)
         tell(event)
 
-    resumed = state is not None
-    history = folder.history() if folder and resumed else History()
-    previous = state.assign if state else None
-    names, truth = fed.names, population.group
+    history = folder.history() if folder and saved else History()
+    previous = saved.assign if saved else None
+    names = fed.names
     say(
         {
-            "event": "resume" if state else "start",
-            "round": state.round if state else 0,
+            "event": "resume" if saved else "start",
+            "round": saved.round if saved else 0,
             "rounds": plan.rounds,
             "clients": len(names),
             "parameters": fed.layout.size,
             "method": repr(method),
         }
     )
+    for note in population.notes if saved is None else ():
+        say({"event": "warning", "text": note})
     began = clock = time.perf_counter()
-    for state in run(method, fed, plan.rounds, state):
-        if resumed:  # the first state is the one that was saved
-            resumed = False
-            continue
+    state, states = saved, run(method, fed, plan.rounds, saved)
+    if saved:
+        next(states)  # the state that was saved: it is measured already
+    for state in states:
         asked, fed.ledger[:] = list(fed.ledger), []
+        truth = population.at(state.round).group
         rows = measure.traffic(state, asked, names) + measure.grouped(state, previous, truth)
         previous = state.assign
         due = state.round % plan.every == 0 or state.round >= plan.rounds
@@ -165,15 +167,20 @@ def drive(
             | headline(history, state.round)
         )
         clock = now
+    assert state is not None  # run yields at least where it starts
     seconds = round(time.perf_counter() - began, 3)
     summary = {"method": repr(method), "rounds": plan.rounds, "clients": len(names)}
-    summary |= summarise(history, last_k=plan.last_k, target=plan.target)
+    summary |= summarise(
+        history,
+        clients=len(names),
+        last_k=plan.last_k,
+        target=plan.target,
+        drift=population.partition.moves_at,
+    )
     if folder:
         folder.summary(summary | {"seconds": seconds})
     say({"event": "done", "seconds": seconds, "folder": str(folder.path) if folder else None})
-    return Result(
-        method, population, fed, state, history, summary, folder.path if folder else None
-    )
+    return Result(method, population, fed, state, history, summary, folder.path if folder else None)
 
 
 def headline(history: History, at: int) -> dict[str, float]:

@@ -209,8 +209,13 @@ class Method(Protocol):
 class Engine(Federation, Protocol):
     """A federation that can be moved between rounds, read out and put back: what `run` drives."""
 
-    names: Sequence[str]
-    ledger: list[Asked]
+    @property
+    def names(self) -> Sequence[str]:
+        """(n,) the clients' names."""
+
+    @property
+    def ledger(self) -> list[Asked]:
+        """All that was asked since it was last emptied."""
 
     def at(self, round: int, purpose: str = "train") -> Engine:
         """The same federation as seen in one round; its random addresses start anew."""

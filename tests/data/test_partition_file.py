@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from coterie.data import partition_file
 from coterie.data.partition import Partition, arguments, divide
 from coterie.data.partition_file import from_indices, load_partition, read_indices, save
 from coterie.errors import DataError
@@ -50,6 +51,24 @@ def test_an_empty_list_comes_back_as_indices(tmp_path: Path, suffix: str) -> Non
 def test_nothing_but_the_file_is_left_behind(tmp_path: Path, suffix: str) -> None:
     save(divide(DATA, "iid", 5, 0), tmp_path / "new" / f"p{suffix}")
     assert [p.name for p in (tmp_path / "new").iterdir()] == [f"p{suffix}"]
+
+
+@pytest.mark.parametrize("step", ["write_file", "publish"])
+def test_a_failing_disk_leaves_the_old_file_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    path = save(divide(DATA, "iid", 5, 0), tmp_path / "p.json")
+    before = path.read_bytes()
+
+    def fail(to: Path, what: object) -> None:
+        to.write_bytes(b"half")
+        raise OSError("no space left")
+
+    monkeypatch.setattr(partition_file, step, fail)
+    with pytest.raises(OSError, match="no space"):
+        save(divide(DATA, "iid", 6, 0), path)
+    assert [p.name for p in tmp_path.iterdir()] == ["p.json"]
+    assert path.read_bytes() == before
 
 
 def test_a_saved_npz_needs_no_pickle(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from coterie import __version__
-from coterie.cli import data, doctor, files, lists, train
+from coterie.cli import data, doctor, files, inspect, lists, place, train
 
 app = typer.Typer(
     name="coterie",
@@ -43,8 +43,10 @@ for command in (
     files.init,
     files.check,
     data.data,
+    inspect.inspect,
     train.run,
     train.resume,
+    place.place,
     lists.methods,
     lists.models,
     lists.datasets,

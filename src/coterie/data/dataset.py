@@ -42,21 +42,48 @@ class Data:
         return digest.hexdigest()
 
 
+@dataclass(frozen=True)
+class Scaler:
+    """The numbers by which samples are scaled: those of one training set, for any other as well.
+
+    >>> known = Data("known", torch.tensor([[0.0], [4.0]]), torch.tensor([0, 1]), ("a", "b"))
+    >>> Scaler.of(known)(torch.tensor([[2.0], [6.0]])).tolist()
+    [[0.0], [2.0]]
+    """
+
+    peak: float | None = None  # None: samples stay as they are
+    mean: Tensor | None = None  # of each channel or column; None: only divided by the peak
+    std: Tensor | None = None
+
+    @classmethod
+    def of(cls, data: Data, how: Scaling = "standard") -> Scaler:
+        """The numbers of a training set; a channel that never varies is only centred."""
+        if how == "none":
+            return cls()
+        if how == "unit":
+            return cls(data.peak)
+        x = data.x.float() / data.peak
+        over = (0, 2, 3) if x.ndim == 4 else (0,)
+        std = x.std(over, keepdim=True, correction=0)
+        return cls(
+            data.peak, x.mean(over, keepdim=True), torch.where(std > 0, std, torch.ones_like(std))
+        )
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Samples of the same shape, as floats."""
+        x = x.float()
+        if self.peak is not None:
+            x = x / self.peak
+        return x if self.mean is None or self.std is None else (x - self.mean) / self.std
+
+
 def scale(data: Data, how: Scaling = "standard") -> Data:
     """Float samples: `unit` divides by the peak; `standard` also gives each channel of the
     training set mean 0 and deviation 1 (the test set uses the training set's numbers).
 
     Features (N, D) are standardised per column. A channel that never varies is only centred.
     """
-    x, x_test = data.x, data.x_test
-    if how != "none":
-        x = x.float() / data.peak
-        x_test = None if x_test is None else x_test.float() / data.peak
-    if how == "standard":
-        over = (0, 2, 3) if x.ndim == 4 else (0,)
-        mean = x.mean(over, keepdim=True)
-        std = x.std(over, keepdim=True, correction=0)
-        std = torch.where(std > 0, std, torch.ones_like(std))
-        x = (x - mean) / std
-        x_test = None if x_test is None else (x_test - mean) / std
-    return replace(data, x=x.float(), x_test=None if x_test is None else x_test.float())
+    scaled = Scaler.of(data, how)
+    return replace(
+        data, x=scaled(data.x), x_test=None if data.x_test is None else scaled(data.x_test)
+    )

@@ -6,6 +6,7 @@ import copy
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -15,6 +16,14 @@ from coterie.errors import ClientError, CoterieError, DivergedError
 from coterie.layout import Layout
 from coterie.rng import stream
 from coterie.types import Asked, Replies, Reply, State, Task
+
+
+@runtime_checkable
+class Changing(Protocol):
+    """Clients whose data may be others in a later round."""
+
+    def at(self, round: int) -> Any:
+        """The clients of a round."""
 
 
 class Serial:
@@ -31,7 +40,8 @@ class Serial:
         names: Sequence[str] | None = None,
         public: Tensor | None = None,
     ) -> None:
-        self.population, self.layout, self.classes = clients, layout, classes
+        self.source = self.population = clients
+        self.layout, self.classes = layout, classes
         self.seed, self.public = seed, public
         self.clients = torch.arange(len(clients))
         self.names = list(names) if names is not None else [c.name for c in clients]
@@ -48,6 +58,9 @@ class Serial:
     def at(self, round: int, purpose: str = "train") -> Serial:
         """The same federation as seen in one round; its random addresses start anew."""
         view = copy.copy(self)
+        if isinstance(self.source, Changing):
+            now = self.source.at(round)
+            view.population, view.sizes = now, now.sizes.double()
         view.round, view.purpose, view.calls, view.draws = round, purpose, 0, 0
         return view
 
@@ -112,7 +125,8 @@ class Serial:
         if task.receives == "own" and (state.assign[cohort] < 0).any():
             nobody = int(cohort[state.assign[cohort] < 0][0])
             raise ValueError(
-                f"client {self.names[nobody]} holds no model yet; place it before asking it to train"
+                f"client {self.names[nobody]} holds no model yet; "
+                "place it before asking it to train"
             )
         for name, rows in send.items():
             if len(rows) not in (1, len(cohort)):

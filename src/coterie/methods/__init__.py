@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from coterie.errors import ConfigError
 
@@ -34,6 +34,14 @@ class Entry:
 METHODS: dict[str, Entry] = {
     entry.name: entry
     for entry in (
+        Entry(
+            "kin",
+            "kin:Kin",
+            "ours, from what the five papers teach",
+            "clustered",
+            "weights every round; once, the last layer's weights and bias",
+            "groups by the direction of the first update, trains apart, follows drift",
+        ),
         Entry(
             "local",
             "local:Local",
@@ -65,6 +73,78 @@ METHODS: dict[str, Entry] = {
             "global",
             "weights every round",
             "FedAvg with a pull towards the global model during local training",
+        ),
+        Entry(
+            "fednova",
+            "fednova:FedNova",
+            "Wang et al., NeurIPS 2020",
+            "global",
+            "weights and the number of local steps every round",
+            "FedAvg in which clients that make more steps do not count for more",
+        ),
+        Entry(
+            "scaffold",
+            "scaffold:SCAFFOLD",
+            "Karimireddy et al., ICML 2020",
+            "global",
+            "weights and the change of a control variate every round (twice the size of FedAvg)",
+            "control variates correct the drift of local training",
+        ),
+        Entry(
+            "creff",
+            "creff:CReFF",
+            "Shang et al., IJCAI 2022",
+            "global",
+            "weights and a gradient for each class every round (which tells the classes it holds)",
+            "FedAvg whose classifier is re-trained on features that the server makes up",
+        ),
+        Entry(
+            "perfedavg",
+            "perfedavg:PerFedAvg",
+            "Fallah, Mokhtari, Ozdaglar, NeurIPS 2020",
+            "personalised",
+            "weights every round",
+            "a model from which one local step leads to a good one",
+        ),
+        Entry(
+            "ditto",
+            "ditto:Ditto",
+            "Li, Hu, Beirami, Smith, ICML 2021",
+            "personalised",
+            "weights of the global model every round",
+            "FedAvg, and each client keeps a model of its own that stays near it",
+        ),
+        Entry(
+            "fedrep",
+            "partial:FedRep",
+            "Collins et al., ICML 2021",
+            "personalised",
+            "weights of the body every round",
+            "a common body, and a head for each client that never leaves it",
+        ),
+        Entry(
+            "lg-fedavg",
+            "partial:LGFedAvg",
+            "Liang et al. 2020",
+            "personalised",
+            "weights of the upper layers every round",
+            "each client keeps its lower layers, the upper ones are averaged",
+        ),
+        Entry(
+            "fedamp",
+            "fedamp:FedAMP",
+            "Huang et al., AAAI 2021",
+            "personalised",
+            "weights every round",
+            "each client is pulled to a mixture of the models nearest to its own",
+        ),
+        Entry(
+            "heurfedamp",
+            "fedamp:HeurFedAMP",
+            "Huang et al., AAAI 2021, for deep networks",
+            "personalised",
+            "weights every round",
+            "FedAMP with attention by the angle between models",
         ),
         Entry(
             "autocfl",
@@ -116,6 +196,62 @@ METHODS: dict[str, Entry] = {
             "weights every round; once, the last layer's weights and bias",
             "groups clients once by the last layer after a short training",
         ),
+        Entry(
+            "ifca",
+            "ifca:IFCA",
+            "Ghosh et al., NeurIPS 2020",
+            "clustered",
+            "weights and the chosen cluster every round (k models come down)",
+            "each client trains the one of k models that fits its training data best",
+        ),
+        Entry(
+            "cfl",
+            "cfl:CFL",
+            "Sattler, Müller, Samek, IEEE TNNLS 2021",
+            "clustered",
+            "weights every round, from everybody",
+            "splits a cluster in two when it has settled but its clients still pull apart",
+        ),
+        Entry(
+            "flhc",
+            "flhc:FLHC",
+            "Briggs, Fan, Andras, IJCNN 2020",
+            "clustered",
+            "weights every round (and training loss before the clustering, with adjusted epochs)",
+            "FedAvg for a few rounds, then hierarchical clustering of everybody's model",
+        ),
+        Entry(
+            "fedsem",
+            "fedsem:FedSEM",
+            "Long et al., World Wide Web 2023",
+            "clustered",
+            "weights every round",
+            "k-means on the clients' models, a step of it in every round",
+        ),
+        Entry(
+            "pacfl",
+            "pacfl:PACFL",
+            "Vahidian et al., AAAI 2023",
+            "clustered",
+            "weights every round; once, p singular vectors of its data (which look like samples)",
+            "groups clients by the angles between their data subspaces, before training",
+        ),
+        Entry(
+            "fedsoft",
+            "fedsoft:FedSoft",
+            "Ruan, Joe-Wong, AAAI 2022",
+            "personalised",
+            "weights every round; every tau rounds, the share of its samples each centre fits best",
+            "personal models pulled to several centres, each by how many samples it fits",
+        ),
+        Entry(
+            "fedpfa",
+            "fedpfa:FedPFA",
+            "Liu, Guo, Chen, WWW 2021",
+            "clustered",
+            "weights every round; once, how often each channel of a layer is silent on its data",
+            "groups clients by the sparsity of the network's features, after pre-training",
+        ),
     )
 }
 
@@ -124,11 +260,11 @@ def find(name: str) -> type[Method]:
     """The class of a method: one of METHODS, or your own as "package.module:Class"."""
     if name in METHODS:
         module, cls = METHODS[name].path.split(":")
-        return _class(f"coterie.methods.{module}", cls)
+        return load(f"coterie.methods.{module}", cls)
     if ":" in name:
         module, cls = name.split(":", 1)
         try:
-            return _class(module, cls)
+            return load(module, cls)
         except (ImportError, AttributeError) as cause:
             raise ConfigError(
                 f"method {name!r} cannot be imported: {cause}",
@@ -143,5 +279,7 @@ def find(name: str) -> type[Method]:
     )
 
 
-def _class(module: str, cls: str) -> Any:
-    return getattr(import_module(module), cls)
+def load(module: str, cls: str) -> type[Method]:
+    """A class by its address."""
+    found: type[Method] = getattr(import_module(module), cls)
+    return found

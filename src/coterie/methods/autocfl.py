@@ -6,23 +6,22 @@ and Imbalanced Data. IEEE Transactions on Big Data, 2024.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal
 
 import torch
 from pydantic.dataclasses import dataclass
-from torch import Tensor
 
 from coterie.bounds import Count, Positive
 from coterie.distance import cosine_distance, cross_l2, scaled_l2
 from coterie.grouping import auto_cut, closest, guard
 from coterie.merge import merge
+from coterie.methods.pacing import next_epochs, paced, unhurried
 from coterie.mixing import mix, within
 from coterie.score import Score
 from coterie.signature import spread
 from coterie.solver import Solver
 from coterie.types import Federation, Replies, State
-from coterie.voting import adjust_epochs, cumulative, should_stop, variance, vote, whole_epochs
+from coterie.voting import cumulative, should_stop, variance, vote, whole_epochs
 
 
 @dataclass(frozen=True)
@@ -49,34 +48,26 @@ class AutoCFL:
 
     def init(self, fed: Federation) -> State:
         """One model, and E^0 epochs for everybody."""
-        return State.shared(fed.layout.initial, len(fed.clients)).hold(
-            epochs=torch.full((len(fed.clients),), float(self.solver.epochs)),
-            losses=torch.zeros(0, len(fed.clients)),
-        )
+        return unhurried(State.shared(fed.layout.initial, len(fed.clients)), self.solver)
 
     def round(self, state: State, fed: Federation) -> State:
         """Phase A until it ends, which clusters (B); then C."""
+        state = unhurried(self.place(state, fed), self.solver)
         if "members" not in state.memory:
-            return self.adjusted(self.place(state, fed), fed)
-        state = self.place(state, fed)
+            return self.adjusted(state, fed)
         E = whole_epochs(state.memory["epochs"])[state.placed] if self.keep_epochs else None
         send = {} if E is None else {"epochs": E}
         return merge(state, fed.ask(state.placed, self.solver, state, **send))
 
     def adjusted(self, state: State, fed: Federation) -> State:
         """A round of phase A: train E_m epochs, average, and see whose losses lag behind."""
-        E = state.memory["epochs"]
-        task = replace(self.solver, report=("loss",))
-        w = fed.ask(fed.clients, task, state, epochs=whole_epochs(E))
+        w, losses = paced(state, fed, self.solver)
         if not len(w.clients):
             return state
-        losses = torch.cat([state.memory["losses"], filled(w, state.memory["losses"])[None]])
         CL = cumulative(losses)  # (t, n), Eq. 7
         if should_stop(torch.tensor([variance(row) for row in CL]), self.latest):
             return self.cluster(state, w, fed)
-        if self.adjust != "none":
-            smaller = self.adjust == "smaller"
-            E = adjust_epochs(E, CL[-1], losses[-1], fed.sizes, self.alpha, smaller)
+        E = next_epochs(state, losses, fed.sizes, self.alpha, self.adjust)
         return merge(state, w).hold(epochs=E, losses=losses)
 
     def cluster(self, state: State, w: Replies, fed: Federation) -> State:
@@ -100,7 +91,7 @@ class AutoCFL:
         )
 
     def place(self, state: State, fed: Federation) -> State:
-        """Before the clustering, the one model; after it, the cluster nearest in the mean (Eq. 6)."""
+        """Before the clustering, the one model; after it, the cluster of least mean Eq. 6."""
         new = state.unplaced
         if not len(new):
             return state
@@ -114,10 +105,3 @@ class AutoCFL:
         labels = state.memory["member_labels"]
         mean = within(labels, torch.ones(len(labels)), state.k)  # (k, members)
         return state.reassign(w.clients, closest(D.double() @ mean.T))
-
-
-def filled(w: Replies, losses: Tensor) -> Tensor:
-    """(n,) this round's losses; who did not answer keeps its last one, or the mean at first."""
-    n = losses.shape[1]
-    last = losses[-1] if len(losses) else w.extra["loss"].mean().expand(n)
-    return last.index_copy(0, w.clients, w.extra["loss"])

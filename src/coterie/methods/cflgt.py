@@ -25,7 +25,7 @@ from coterie.types import Federation, State
 
 @dataclass(frozen=True)
 class CFLGT:
-    """Pre-train one model, ask each client for the forces on its classifier, cluster, go on apart."""
+    """Pre-train one model, ask for the forces on its classifier, cluster, go on apart."""
 
     solver: Solver = Solver(lr=0.001, momentum=0.9, epochs=5, batch=32)
     fraction: Share = 0.2  # of clients drawn in a round once there are clusters
@@ -90,4 +90,6 @@ class CFLGT:
         z = fed.ask(new, Trajectory(normalise=self.normalise), before)
         if not len(z.clients):
             return state
-        return state.reassign(z.clients, closest(cross_trajectories(z.values, state.memory["exemplars"])))
+        return state.reassign(
+            z.clients, closest(cross_trajectories(z.values, state.memory["exemplars"]))
+        )

@@ -17,7 +17,7 @@ from coterie.bounds import Count, NonNegative, Share
 from coterie.merge import merge
 from coterie.score import Score
 from coterie.solver import Solver
-from coterie.types import Federation, State
+from coterie.types import Federation, State, Task
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class FedAvg:
         return Score()
 
     @property
-    def local(self) -> Solver:
+    def local(self) -> Task:
         """What a client does in a round."""
         return self.solver
 

@@ -101,11 +101,17 @@ class FedClust:
         return cosine_distance(theta - fed.layout.initial[fed.layout.columns("head")])
 
     def warm(self, fed: Federation) -> Solver:
-        """Round 0's training: E_w epochs, or as many steps as the median client makes in them."""
+        """Round 0's training, of which only the final layer is sent."""
         if self.warmup == "epochs":
             return replace(self.solver, epochs=self.warmup_epochs, steps=0, upload="head")
-        batch = self.solver.batch or int(fed.sizes.max())
-        steps = self.warmup_epochs * ceil(float(fed.sizes.median()) / batch)
-        return replace(self.solver, steps=steps, upload="head")
+        return equal_steps(self.solver, self.warmup_epochs, fed.sizes)
 
 
+def equal_steps(solver: Solver, epochs: int, sizes: Tensor) -> Solver:
+    """As many steps for everybody as the median client makes in these epochs.
+
+    With equal epochs, clients of unequal sizes differ by how long they trained before they differ
+    by what they hold.
+    """
+    batch = solver.batch or int(sizes.max())
+    return replace(solver, steps=epochs * ceil(float(sizes.median()) / batch), upload="head")

@@ -73,13 +73,17 @@ class FedDS:
             chosen = torch.randperm(len(w), generator=rng)[:k]
         else:
             D = kl_logits(p, p)
-            chosen = farthest_first(D, k, rng) if self.seeding == "farthest" else kmeanspp(
-                D.clamp(min=0).sqrt(), k, rng
+            chosen = (
+                farthest_first(D, k, rng)
+                if self.seeding == "farthest"
+                else kmeanspp(D.clamp(min=0).sqrt(), k, rng)
             )
-        return state.hold(state.models.index_copy(0, torch.arange(k), w[chosen]), seeded=torch.ones(1))
+        return state.hold(
+            state.models.index_copy(0, torch.arange(k), w[chosen]), seeded=torch.ones(1)
+        )
 
     def place(self, state: State, fed: Federation) -> State:
-        """A newcomer trains an epoch from the mean of the centres and joins the nearest (Eq. 6-7)."""
+        """A newcomer trains an epoch from the mean of the centres and joins the nearest one."""
         if not len(state.unplaced) or "seeded" not in state.memory:
             return state
         w = fed.ask(

@@ -1,0 +1,71 @@
+"""A method of your own: cluster clients by the labels they hold, then FedAvg in each cluster.
+
+python examples/own_method.py
+PYTHONPATH=examples coterie run --method own_method:ByLabels --partition label-groups --rounds 5
+"""
+
+from __future__ import annotations
+
+import torch
+from pydantic.dataclasses import dataclass
+
+import coterie as ct
+from coterie.bounds import Positive, Share
+from coterie.distance import cosine_distance
+from coterie.grouping import cut
+from coterie.merge import merge
+from coterie.signature import Histogram
+
+
+@dataclass(frozen=True)
+class ByLabels:
+    """Clients whose class counts point the same way share a model."""
+
+    solver: ct.Solver = ct.Solver()
+    fraction: Share = 1.0  # of clients drawn in a round
+    threshold: Positive = 0.3  # merge while the cosine distance is at most this
+
+    @property
+    def score(self) -> ct.Score:
+        """Every client tests its cluster's model."""
+        return ct.Score()
+
+    def init(self, fed: ct.Federation) -> ct.State:
+        """Nobody holds a model before everybody was asked."""
+        nobody = ct.State(fed.layout.initial[None], torch.full_like(fed.clients, -1))
+        return self.place(nobody, fed)
+
+    def round(self, state: ct.State, fed: ct.Federation) -> ct.State:
+        """Draw, train, average inside each cluster."""
+        state = self.place(state, fed)
+        cohort = fed.sample(self.fraction, among=state.placed)
+        return merge(state, fed.ask(cohort, self.solver, state))
+
+    def place(self, state: ct.State, fed: ct.Federation) -> ct.State:
+        """Cluster the first time; later, a newcomer joins the nearest mean of counts."""
+        if not len(state.unplaced):
+            return state
+        counts = fed.ask(state.unplaced, Histogram(classes=fed.classes), state)
+        if not len(counts.clients):
+            return state
+        shares = torch.nn.functional.normalize(counts.values, dim=1)
+        if "means" in state.memory:
+            return state.reassign(counts.clients, (shares @ state.memory["means"].T).argmax(1))
+        labels = cut(cosine_distance(shares), self.threshold)
+        k = int(labels.max()) + 1
+        means = torch.stack([shares[labels == c].mean(0) for c in range(k)])
+        models = fed.layout.initial.repeat(k, 1)
+        return state.regroup(counts.clients, labels, models).hold(means=means)
+
+
+def main(rounds: int = 10) -> None:
+    clients = ct.partition("digits", "label-groups:0-4/5-9", clients=10)
+    solver = ct.Solver(lr=0.05, epochs=2)
+    for method in (ct.FedAvg(solver), ByLabels(solver)):
+        result = ct.fit(method, clients, "cnn-s", rounds=rounds)
+        found = len(set(result.clusters.values()))
+        print(f"{type(method).__name__:9} {result.accuracy.mean():.3f}  {found} models")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""What the vocabulary asks of its input: shapes and finite numbers, or a ValueError saying so."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def finite(x: Tensor, name: str) -> None:
+    """Every number of `x` is finite."""
+    if not x.numel() or not x.is_floating_point():
+        return
+    # aminmax passes NaN on and needs one pass and no copy, unlike isfinite().all()
+    low, high = torch.aminmax(x.detach())
+    if not bool(torch.isfinite(low) & torch.isfinite(high)):
+        raise ValueError(f"{name} holds NaN or infinite numbers; leave those clients out first")
+
+
+def shaped(x: Tensor, name: str, *names: str) -> None:
+    """A floating tensor with one dimension for each of `names`, and finite."""
+    if x.ndim != len(names) or not x.is_floating_point():
+        wanted = ", ".join(names) + ("," if len(names) == 1 else "")
+        raise ValueError(
+            f"{name} must be a floating tensor of shape ({wanted}), "
+            f"got {x.dtype} of shape {tuple(x.shape)}"
+        )
+    finite(x, name)
+
+
+def rows(x: Tensor, name: str = "rows") -> None:
+    """(n, P) finite floating numbers, at least one row."""
+    shaped(x, name, "n", "P")
+    if not len(x):
+        raise ValueError(f"{name} must have at least one row")
+
+
+def square(x: Tensor, name: str) -> None:
+    """(n, n) finite floating numbers, at least one row."""
+    rows(x, name)
+    if x.shape[0] != x.shape[1]:
+        raise ValueError(f"{name} must be square, got {tuple(x.shape)}")
+
+
+def distances(x: Tensor, name: str = "distance") -> None:
+    """(n, n) symmetric, not negative, zero on the diagonal, up to rounding."""
+    square(x, name)
+    slack = 1e-5 * float(x.abs().max())
+    if float(x.min()) < -slack:
+        raise ValueError(f"{name} must not be negative, got {float(x.min()):.3g}")
+    if float(x.diagonal().abs().max()) > slack:
+        raise ValueError(f"{name} must be 0 on the diagonal; is this a similarity?")
+    if float((x - x.T).abs().max()) > slack:
+        raise ValueError(f"{name} must be symmetric")
+
+
+def weights(x: Tensor, name: str, n: int) -> None:
+    """(n,) finite numbers, none negative."""
+    if x.ndim != 1 or len(x) != n:
+        raise ValueError(f"{name} must be ({n},), got {tuple(x.shape)}")
+    finite(x, name)
+    if n and float(x.min()) < 0:
+        raise ValueError(f"{name} must not be negative, got {float(x.min()):.3g}")
+
+
+def indices(x: Tensor, name: str, n: int, k: int | None = None) -> None:
+    """(n,) whole numbers from 0 on, below k if given."""
+    if x.shape != (n,) or x.is_floating_point() or x.dtype == torch.bool:
+        raise ValueError(f"{name} must be ({n},) whole numbers, got {x.dtype} {tuple(x.shape)}")
+    if n and int(x.min()) < 0:
+        raise ValueError(f"{name} must not be negative, got {int(x.min())}; place everybody first")
+    if n and k is not None and int(x.max()) >= k:
+        raise ValueError(f"{name} must be below {k}, got {int(x.max())}")
+
+
+def count(k: int, name: str = "k") -> None:
+    """A whole number of at least one."""
+    if k < 1:
+        raise ValueError(f"{name} must be at least 1, got {k}")

@@ -1,0 +1,109 @@
+"""CFL: when a cluster has settled but its members still pull apart, it is split in two.
+
+Sattler, Müller, Samek: Clustered Federated Learning: Model-Agnostic Distributed Multitask
+Optimization Under Privacy Constraints. IEEE Transactions on Neural Networks and Learning Systems,
+2021. Also called FMTL and MTCFL in comparisons.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from pydantic.dataclasses import dataclass
+from torch import Tensor
+from torch.nn.functional import cosine_similarity
+
+from coterie.bounds import Count, Part, Positive, Whole
+from coterie.distance import cosine
+from coterie.grouping import bipartition, closest, incongruence, separable
+from coterie.merge import merge
+from coterie.score import Score
+from coterie.solver import Solver
+from coterie.types import Federation, State
+
+
+@dataclass(frozen=True)
+class CFL:
+    """FedAvg in one cluster, then in the two it was split into, and so on; everybody takes part.
+
+    Norms of updates depend on the network, the learning rate and the number of steps, and so do
+    eps1 and eps2: those here are the authors', 0.4 and 0.6 are FedClust's.
+    """
+
+    solver: Solver = Solver(lr=0.1, momentum=0.9, epochs=1, batch=128)
+    eps1: Positive = 0.4  # settled: the norm of the mean update is below this
+    eps2: Positive = 1.6  # pulling apart: the largest norm of an update is above this
+    gamma: Part = 0.0  # gamma_max: split only if it is below sqrt((1 - largest cross cosine)/2)
+    min_round: Whole = 20  # no split before this many rounds
+    min_size: Count = 3  # no split of a cluster with fewer clients than this
+
+    @property
+    def score(self) -> Score:
+        """Every client tests its cluster's model."""
+        return Score()
+
+    def init(self, fed: Federation) -> State:
+        """One cluster."""
+        return State.shared(fed.layout.initial, len(fed.clients))
+
+    def round(self, state: State, fed: Federation) -> State:
+        """FedAvg inside each cluster; then each cluster that asks for it is split."""
+        before = self.place(state, fed)
+        w = fed.ask(before.placed, self.solver, before)
+        state = merge(before, w)
+        if state.round < self.min_round or not len(w.clients):
+            return state
+        dw = (w.values - before.of(w.clients))[:, fed.layout.columns("params")]
+        for c in range(before.k):
+            mine = before.assign[w.clients] == c
+            state = self.split(state, c, before.models[c], w.clients[mine], dw[mine], w.sizes[mine])
+        return state
+
+    def split(
+        self, state: State, c: int, parent: Tensor, ids: Tensor, dw: Tensor, sizes: Tensor
+    ) -> State:
+        """Cluster c, or c and a new one that inherits its model; who gave no update waits."""
+        if len(ids) < max(self.min_size, 2):
+            return state
+        if not incongruence(dw, sizes, self.eps1, self.eps2).split:
+            return state
+        labels, cross = bipartition(cosine(dw))
+        if not separable(cross, self.gamma):
+            return state
+        k, leaving = state.k, ids[labels == 1]  # ids are clients, labels count within the cluster
+        absent = (state.assign == c).index_fill(0, ids, False).nonzero().flatten()
+        state = replace(state, models=torch.cat([state.models, state.models[c : c + 1]]))
+        state = state.reassign(absent, torch.full_like(absent, -1))
+        state = state.reassign(leaving, torch.full_like(leaving, k))
+        sides = torch.stack([dw[labels == side].mean(0) for side in (0, 1)])
+        return remember(state, splits=torch.tensor([c, k]), parents=parent, sides=sides)
+
+    def place(self, state: State, fed: Federation) -> State:
+        """Down the tree of splits: train from the parent's model, go where one's update points."""
+        new = state.unplaced
+        if not len(new):
+            return state
+        state = state.reassign(new, torch.zeros_like(new))
+        m = state.memory
+        for s, (c, k) in enumerate(m["splits"].tolist() if "splits" in m else ()):
+            here = new[state.assign[new] == c]
+            if not len(here):
+                continue
+            w = fed.ask(here, self.solver, State.shared(m["parents"][s], len(fed.clients)))
+            state = state.reassign(here, torch.full_like(here, -1))  # who does not answer waits
+            if len(w.clients):
+                dw = (w.values - m["parents"][s])[:, fed.layout.columns("params")]
+                side = closest(-cosine_similarity(dw[:, None], m["sides"][s][None], dim=2))
+                state = state.reassign(w.clients, torch.where(side == 1, k, c))
+        return state
+
+
+def remember(state: State, **rows: Tensor) -> State:
+    """The state with one more row in each of these memories."""
+    return state.hold(
+        **{
+            name: torch.cat([state.memory[name], row[None]]) if name in state.memory else row[None]
+            for name, row in rows.items()
+        }
+    )

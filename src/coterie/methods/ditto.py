@@ -1,0 +1,75 @@
+"""Ditto: FedAvg for everybody, and beside it a model of one's own that stays near.
+
+Li, Hu, Beirami, Smith: Ditto: Fair and Robust Federated Learning Through Personalization.
+ICML 2021.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import torch
+from pydantic.dataclasses import dataclass
+from torch import Tensor
+
+from coterie.bounds import NonNegative, Share
+from coterie.client import Client
+from coterie.layout import Layout
+from coterie.methods.fedavg import FedAvg
+from coterie.score import Score
+from coterie.solver import Solver, own_row
+from coterie.types import Federation, Reply, State, Task
+
+
+@dataclass(frozen=True)
+class TrainBoth(Task):
+    """Train the model received and send it; train one's own, pulled to that one, and keep it."""
+
+    solver: Solver = Solver()
+    lam: NonNegative = 0.1
+
+    def __call__(
+        self,
+        client: Client,
+        models: Tensor,
+        sent: Mapping[str, Tensor],
+        layout: Layout,
+        rng: torch.Generator,
+    ) -> Reply:
+        """Both see the same mini-batches, those that FedAvg and Local would see."""
+        again = torch.Generator().manual_seed(rng.initial_seed())
+        w, _ = self.solver.descend(client, models, layout, rng)
+        own = own_row(client, models[:0], "all", layout)
+        v, _ = replace(self.solver, prox=self.lam).descend(
+            client, own, layout, again, anchor=models
+        )
+        return Reply(w, keep={"private": v})
+
+
+@dataclass(frozen=True)
+class Ditto(FedAvg):
+    """FedAvg for w; each client also minimises F_i(v) + (lam/2) |v - w|^2 for a v that it keeps."""
+
+    solver: Solver = Solver()
+    fraction: Share = 1.0  # of clients drawn in a round
+    lam: NonNegative = 0.1  # lambda, strength of the pull to the global model
+
+    @property
+    def local(self) -> Task:
+        """Steps on w, and on v with lam (v - w) added to its gradient."""
+        return TrainBoth(self.solver, self.lam)
+
+    @property
+    def score(self) -> Score:
+        """Each client tests its v. Nobody is tested on w, which only serves to make them."""
+        return Score(private="all")
+
+    def place(self, state: State, fed: Federation) -> State:
+        """A newcomer takes w and makes its v out of it; v^0 is for those who were there then."""
+        new = state.unplaced
+        state = super().place(state, fed)
+        if len(new):
+            task = replace(self.solver, prox=self.lam, private="all")
+            fed.ask(new, task, state, start=state.models)
+        return state

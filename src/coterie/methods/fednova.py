@@ -1,0 +1,37 @@
+"""FedNova: who makes more steps does not count for more.
+
+Wang, Liu, Liang, Joshi, Poor: Tackling the Objective Inconsistency Problem in Heterogeneous
+Federated Optimization. NeurIPS 2020.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pydantic.dataclasses import dataclass
+
+from coterie.bounds import Share
+from coterie.merge import advance
+from coterie.methods.fedavg import FedAvg
+from coterie.mixing import average, normalised, step_norm
+from coterie.solver import Solver
+from coterie.types import Federation, State
+
+
+@dataclass(frozen=True)
+class FedNova(FedAvg):
+    """FedAvg whose updates are divided by the number of local steps before they are averaged."""
+
+    solver: Solver = Solver(lr=0.02, momentum=0.9, epochs=2, batch=32)
+    fraction: Share = 1.0  # of clients drawn in a round
+
+    def round(self, state: State, fed: Federation) -> State:
+        """w <- w - tau_eff sum_i p_i (w - w_i)/|a_i|_1, tau_eff = sum_i p_i |a_i|_1."""
+        state = self.place(state, fed)
+        task = replace(self.solver, report=("steps",))
+        w = fed.ask(fed.sample(self.fraction), task, state)
+        if not len(w.clients):
+            return state
+        a = step_norm(w.extra["steps"], self.solver.momentum)  # (m,) |a_i|_1
+        p = average(w.sizes)
+        return advance(state, w, normalised(w.sizes, a), fed.layout, mean=p)

@@ -1,0 +1,84 @@
+"""FedPFA: group clients by which channels of the network stay silent on their data.
+
+Liu, Guo, Chen: PFA: Privacy-preserving Federated Adaptation for Effective Model Personalization.
+The Web Conference (WWW) 2021.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from pydantic.dataclasses import dataclass
+
+from coterie.bounds import Positive, Share, Whole
+from coterie.distance import cross_l2, l2
+from coterie.grouping import agglomerate, nearest_group
+from coterie.merge import merge
+from coterie.score import Score
+from coterie.signature import Sparsity, spread
+from coterie.solver import Solver
+from coterie.types import Federation, State
+
+
+@dataclass(frozen=True)
+class FedPFA:
+    """FedAvg first; then each client sends the mean sparsity of each channel; groups go on apart.
+
+    Cut into a number of `clusters`, or with `clusters = 0` at a `threshold`, or with neither where
+    the tree's heights jump most.
+    """
+
+    solver: Solver = Solver()
+    fraction: Share = 1.0  # of clients drawn in a round
+    pretrain: Whole = 10  # rounds of FedAvg before the grouping
+    layer: str = "head"  # whose channels: head for what enters the head, or a layer by name
+    clusters: Whole = 3  # if not 0, cut the tree into this many groups
+    threshold: Positive | None = None  # merge while the linkage distance is at most this
+    linkage: Literal["average", "single", "complete"] = "average"
+
+    @property
+    def score(self) -> Score:
+        """Every client tests its group's model."""
+        return Score()
+
+    def init(self, fed: Federation) -> State:
+        """One model for everybody."""
+        return State.shared(fed.layout.initial, len(fed.clients))
+
+    def round(self, state: State, fed: Federation) -> State:
+        """FedAvg; once it has settled, group; then FedAvg inside each group."""
+        if state.round >= self.pretrain and "members" not in state.memory:
+            state = self.group(state, fed)
+        state = self.place(state, fed)
+        cohort = fed.sample(self.fraction, among=state.placed)
+        return merge(state, fed.ask(cohort, self.solver, state))
+
+    def group(self, state: State, fed: Federation) -> State:
+        """Sparsity vectors up, distances, groups; each starts from the pre-trained model."""
+        z = fed.ask(fed.clients, Sparsity(self.layer), self.place(state, fed))  # (m, channels)
+        if not len(z.clients):
+            return state
+        D = l2(z.values)
+        labels = agglomerate(D, self.threshold, self.clusters, self.linkage)
+        models = state.models[:1].repeat(int(labels.max()) + 1, 1)
+        return state.regroup(z.clients, labels, models).hold(
+            pretrained=state.models[:1],
+            members=z.values,
+            member_labels=labels,
+            distance=spread(D, z.clients, len(fed.clients)),
+        )
+
+    def place(self, state: State, fed: Federation) -> State:
+        """Before the grouping, the one model; after it, the group of the most similar sparsity."""
+        new = state.unplaced
+        if not len(new):
+            return state
+        if "members" not in state.memory:
+            return state.reassign(new, torch.zeros_like(new))
+        before = State.shared(state.memory["pretrained"][0], len(fed.clients))
+        z = fed.ask(new, Sparsity(self.layer), before)
+        if not len(z.clients):
+            return state
+        D = cross_l2(z.values, state.memory["members"])
+        return state.reassign(z.clients, nearest_group(D, state.memory["member_labels"]))

@@ -1,0 +1,82 @@
+"""FedSEM: k-means on the clients' models, a step of it in every round.
+
+Long, Xie, Shen, Zhou, Wang, Jiang: Multi-center federated learning: clients clustering for better
+personalization. World Wide Web, 2023 (arXiv 2005.01026). Also called FeSEM.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from pydantic.dataclasses import dataclass
+from torch import Tensor
+
+from coterie.bounds import Count, Share
+from coterie.distance import l2
+from coterie.grouping import kmeanspp, nearest
+from coterie.merge import merge
+from coterie.methods.feddsmic import provisional
+from coterie.rng import stream
+from coterie.score import Score
+from coterie.solver import Solver
+from coterie.types import Federation, State
+
+
+@dataclass(frozen=True)
+class FedSEM:
+    """C centres; each round a client joins the centre nearest to the model it trained (L2).
+
+    With the paper's random first centres every trained model is nearest to the same one, and what
+    is left is FedAvg; taking them from the first round's models by k-means++ is ours.
+    """
+
+    solver: Solver = Solver(lr=0.01, momentum=0.9, steps=20, batch=32)
+    fraction: Share = 1.0  # of clients drawn in a round
+    clusters: Count = 3  # C
+    start: Literal["kmeans++", "random"] = "kmeans++"  # random: as printed, which collapses
+
+    @property
+    def score(self) -> Score:
+        """Every client tests its centre."""
+        return Score()
+
+    def init(self, fed: Federation) -> State:
+        """Every centre is w^0 until the first round has told clients apart."""
+        models = fed.layout.initial.repeat(self.clusters, 1)
+        return State(models, torch.full_like(fed.clients, -1))
+
+    def round(self, state: State, fed: Federation) -> State:
+        """Train from the own centre; join the nearest one; centres become their members' mean."""
+        w = fed.ask(fed.sample(self.fraction), self.solver, self.lodged(state, fed))
+        if not len(w.clients):
+            return state
+        if "seeded" not in state.memory:
+            state = state.hold(self.centres(w.values, fed), seeded=torch.ones(1))
+        params = fed.layout.columns("params")
+        labels = nearest(w.values[:, params], state.models[:, params])
+        return merge(state.reassign(w.clients, labels), w)
+
+    def centres(self, w: Tensor, fed: Federation) -> Tensor:
+        """(C, P) the first centres: models of the first round, or networks drawn anew."""
+        k = self.clusters
+        if self.start == "random":
+            return torch.stack([fed.layout.fresh(stream(fed.seed, "centre", c)) for c in range(k)])
+        D = l2(w[:, fed.layout.columns("params")])
+        return w[kmeanspp(D, k, stream(fed.seed, "seeding", fed.round))]
+
+    def lodged(self, state: State, fed: Federation) -> State:
+        """Who has no centre starts from w^0 at first, and later from the mean of the centres."""
+        if "seeded" in state.memory:
+            return provisional(state, fed)
+        return State.shared(fed.layout.initial, len(fed.clients))
+
+    def place(self, state: State, fed: Federation) -> State:
+        """A newcomer trains from the mean of the centres and joins the nearest."""
+        if not len(state.unplaced) or "seeded" not in state.memory:
+            return state
+        w = fed.ask(state.unplaced, self.solver, provisional(state, fed))
+        if not len(w.clients):
+            return state
+        params = fed.layout.columns("params")
+        return state.reassign(w.clients, nearest(w.values[:, params], state.models[:, params]))

@@ -1,0 +1,100 @@
+"""FL+HC: a few rounds of FedAvg, then hierarchical clustering of everybody's model, once.
+
+Briggs, Fan, Andras: Federated learning with hierarchical clustering of local updates to improve
+training on non-IID data. IJCNN 2020.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from pydantic.dataclasses import dataclass
+
+from coterie.bounds import Positive, Share, Whole
+from coterie.distance import l2
+from coterie.grouping import agglomerate, nearest
+from coterie.merge import merge
+from coterie.methods.pacing import next_epochs, paced, unhurried
+from coterie.mixing import mix, within
+from coterie.score import Score
+from coterie.signature import spread
+from coterie.solver import Solver
+from coterie.types import Federation, State
+from coterie.voting import whole_epochs
+
+
+@dataclass(frozen=True)
+class FLHC:
+    """FedAvg; one training by everybody, whose models are clustered; FedAvg inside each cluster.
+
+    Give a `threshold` or a number of `clusters`; with neither, the tree is cut where its heights
+    jump most, which may leave one cluster. `adjust` evens out local epochs before the clustering as
+    AutoCFL does, for the distances grow with the amount of training; everybody then takes part.
+    """
+
+    solver: Solver = Solver(lr=0.01, epochs=5, batch=128)
+    fraction: Share = 1.0  # of clients drawn in a round other than the clustering one
+    rounds_before: Whole = 5  # n, rounds of FedAvg before the clustering
+    threshold: Positive | None = None  # T: merge while the linkage distance is at most this
+    clusters: Whole = 0  # if given, cut the tree into this many clusters
+    linkage: Literal["average", "single", "complete"] = "average"
+    adjust: Literal["none", "all", "smaller"] = "none"  # AutoCFL's epochs before the clustering
+    alpha: Positive = 0.5  # growth factor of the adjusted epochs
+
+    @property
+    def score(self) -> Score:
+        """Every client tests its cluster's model."""
+        return Score()
+
+    def init(self, fed: Federation) -> State:
+        """One model for everybody."""
+        return State.shared(fed.layout.initial, len(fed.clients))
+
+    def round(self, state: State, fed: Federation) -> State:
+        """n rounds of FedAvg, one that clusters, then FedAvg inside each cluster."""
+        state = self.place(state, fed)
+        if self.adjust != "none" and "centres" not in state.memory:
+            return self.adjusted(unhurried(state, self.solver), fed)
+        if "centres" not in state.memory and state.round >= self.rounds_before:
+            return self.cluster(state, fed)
+        cohort = fed.sample(self.fraction, among=state.placed)
+        return merge(state, fed.ask(cohort, self.solver, state))
+
+    def adjusted(self, state: State, fed: Federation) -> State:
+        """Everybody trains as long as its losses ask for; the last such round clusters."""
+        if state.round >= self.rounds_before:
+            return self.cluster(state, fed, epochs=whole_epochs(state.memory["epochs"]))
+        w, losses = paced(state, fed, self.solver)
+        if not len(w.clients):
+            return state
+        E = next_epochs(state, losses, fed.sizes, self.alpha, self.adjust)
+        return merge(state, w).hold(epochs=E, losses=losses)
+
+    def cluster(self, state: State, fed: Federation, **epochs: torch.Tensor) -> State:
+        """Everybody trains from w; clusters start from their members' average."""
+        w = fed.ask(fed.clients, self.solver, state, **epochs)
+        if not len(w.clients):
+            return state
+        D = l2(w.values[:, fed.layout.columns("params")])  # (m, m)
+        labels = agglomerate(D, self.threshold, self.clusters, self.linkage)
+        models = mix(within(labels, w.sizes, int(labels.max()) + 1), w.values)
+        return state.regroup(w.clients, labels, models).hold(
+            pretrained=state.models[:1],
+            centres=models.clone(),
+            distance=spread(D, w.clients, len(fed.clients)),
+        )
+
+    def place(self, state: State, fed: Federation) -> State:
+        """Before the clustering, the one model; then train from w and join the nearest cluster."""
+        new = state.unplaced
+        if not len(new):
+            return state
+        if "centres" not in state.memory:
+            return state.reassign(new, torch.zeros_like(new))
+        w = fed.ask(new, self.solver, State.shared(state.memory["pretrained"][0], len(fed.clients)))
+        if not len(w.clients):
+            return state
+        params = fed.layout.columns("params")
+        labels = nearest(w.values[:, params], state.memory["centres"][:, params])
+        return state.reassign(w.clients, labels)

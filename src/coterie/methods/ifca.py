@@ -1,0 +1,122 @@
+"""IFCA: k models for everybody to choose from; each client trains the one that fits it best.
+
+Ghosh, Chung, Yin, Ramchandran: An Efficient Framework for Clustered Federated Learning.
+NeurIPS 2020.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from pydantic.dataclasses import dataclass
+from torch import Tensor
+
+from coterie.bounds import Count, Share, Whole
+from coterie.grouping import closest, kmeans
+from coterie.merge import merge
+from coterie.mixing import average, mix, within
+from coterie.rng import stream
+from coterie.score import Score
+from coterie.signature import Losses
+from coterie.solver import Solver
+from coterie.types import Federation, Replies, State
+from coterie.variants import Choose
+
+
+@dataclass(frozen=True)
+class IFCA:
+    """All k models are sent; a client picks by its training loss and returns what it trained.
+
+    The first model is the initial one, the others are drawn anew, so that clients can tell them
+    apart. A client that was never drawn has no cluster yet.
+    """
+
+    solver: Solver = Solver(lr=0.1, steps=10, batch=0)
+    fraction: Share = 1.0  # of clients drawn in a round
+    clusters: Count = 4  # k
+    share: Literal["none", "body"] = "none"  # body: one extractor for all clusters, k heads
+    start: Literal["random", "kmeans"] = "random"  # kmeans: on the models of one warm-up round
+    starts: Count = 1  # random starts, of which the one with the least training loss is taken
+    fix_after: Whole = 0  # rounds after which nobody chooses again; 0: never
+
+    @property
+    def score(self) -> Score:
+        """Every client tests the model it chose last."""
+        return Score()
+
+    def init(self, fed: Federation) -> State:
+        """k different models, and nobody has chosen."""
+        models = (self.random if self.start == "random" else self.warm)(fed)
+        if self.share == "body":
+            body = fed.layout.columns("~head")
+            models[:, body] = models[0, body]
+        return State(models, torch.full_like(fed.clients, -1))
+
+    def random(self, fed: Federation) -> Tensor:
+        """(k, P) networks drawn anew; of several draws, the one whose models fit best so far."""
+        rows = drawn(fed, self.starts * self.clusters)
+        if self.starts == 1:
+            return rows
+        state = State(rows, torch.full_like(fed.clients, -1))
+        f = fed.ask(fed.sample(self.fraction), Losses(), state)
+        sets = rows.view(self.starts, self.clusters, -1)
+        if not len(f.clients):
+            return sets[0]
+        least = f.values.view(-1, self.starts, self.clusters).amin(2)  # (m, starts)
+        return sets[int((average(f.sizes) @ least.double()).argmin())]
+
+    def warm(self, fed: Federation) -> Tensor:
+        """(k, P) the means that k-means finds among the models of a round from the initial one."""
+        one = State.shared(fed.layout.initial, len(fed.clients))
+        w = fed.ask(fed.sample(self.fraction), self.solver, one)
+        spare = drawn(fed, self.clusters)
+        if not len(w.clients):
+            return spare
+        updates = (w.values - fed.layout.initial)[:, fed.layout.columns("params")]
+        labels = kmeans(updates, self.clusters, stream(fed.seed, "kmeans"))
+        return mix(within(labels, w.sizes, self.clusters), w.values, keep=spare)
+
+    def round(self, state: State, fed: Federation) -> State:
+        """Send all models; who is drawn chooses and trains; average those who chose the same."""
+        if self.fix_after and state.round >= self.fix_after:
+            state = self.place(state, fed)
+            cohort = fed.sample(self.fraction, among=state.placed)
+            return self.merge(state, fed.ask(cohort, self.solver, state), fed)
+        task = Choose(self.solver, heads=self.share == "body")
+        w = fed.ask(fed.sample(self.fraction), task, state, **self.body(state, fed))
+        if not len(w.clients):
+            return state
+        return self.merge(state.reassign(w.clients, w.extra["choice"]), w, fed)
+
+    def merge(self, state: State, w: Replies, fed: Federation) -> State:
+        """Each cluster's own average; a shared extractor is the average of everybody's."""
+        merged = merge(state, w)
+        if self.share == "none" or not len(w.clients):
+            return merged
+        body = fed.layout.columns("~head")
+        models = merged.models.clone()
+        models[:, body] = mix(average(w.sizes), w.values)[:, body]
+        return merged.hold(models)
+
+    def place(self, state: State, fed: Federation) -> State:
+        """A newcomer takes the model with the least loss on its training data."""
+        if not len(state.unplaced):
+            return state
+        task = Losses(heads=self.share == "body")
+        f = fed.ask(state.unplaced, task, state, **self.body(state, fed))
+        if not len(f.clients):
+            return state
+        return state.reassign(f.clients, closest(f.values))
+
+    def body(self, state: State, fed: Federation) -> dict[str, Tensor]:
+        """What is sent beside the heads: the extractor they share, once."""
+        if self.share == "none":
+            return {}
+        return {"body": state.models[:1, fed.layout.columns("~head")]}
+
+
+def drawn(fed: Federation, count: int) -> Tensor:
+    """(count, P) the initial network and others drawn like it."""
+    others = [fed.layout.fresh(stream(fed.seed, "start", i)) for i in range(1, count)]
+    return torch.stack([fed.layout.initial, *others])

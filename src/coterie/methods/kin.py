@@ -1,0 +1,146 @@
+"""kin: what the five papers together teach, and what to use when you do not know which.
+
+Ours. From FedClust, one short training and the last layer of it; from AutoCFL, that clients must
+have trained equally long before they can be compared; from both, that direction tells more than
+distance, and that one group must be an answer; from FedDSMIC, a last local step before use. New is
+drift: from the updates that arrive anyway, a client that persistently pulls towards another cluster
+moves there, and a cluster whose clients pull apart is split.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from pydantic.dataclasses import dataclass
+from torch import Tensor
+from torch.nn.functional import cosine_similarity, normalize
+
+from coterie.bounds import Count, Part, Share, Whole
+from coterie.distance import cosine_distance
+from coterie.grouping import auto_cut, cut_k
+from coterie.merge import merge
+from coterie.methods.fedclust import equal_steps
+from coterie.mixing import within
+from coterie.score import Score
+from coterie.signature import spread
+from coterie.solver import Solver
+from coterie.types import Federation, Replies, State
+
+
+@dataclass(frozen=True)
+class Kin:
+    """Group once by the direction of the last layer's first update, train apart, follow drift."""
+
+    solver: Solver = Solver(lr=0.05, epochs=2, batch=32)
+    fraction: Share = 1.0  # of clients drawn in a round
+    warmup_epochs: Count = 10  # of the median client, as steps for everybody
+    look: Whole = 2  # rounds between two looks for drift; 0: clusters stay as they are
+    patience: Count = 2  # looks in a row that must agree before a client moves
+    margin: Part = 0.1  # how much more than its peers it must pull to the other cluster (cosine)
+    unrelated: Part = 0.0  # two halves of a cluster that pull less alike than this part (cosine)
+    tune_epochs: Count = 1  # of the last layer on the client's own data, before use
+
+    @property
+    def score(self) -> Score:
+        """The cluster's model, and what the client's own tuning makes of it."""
+        return Score(adapt=replace(self.solver, epochs=self.tune_epochs, steps=0, train="head"))
+
+    def init(self, fed: Federation) -> State:
+        """Nobody is placed before everybody was asked."""
+        nobody = State(fed.layout.initial[None], torch.full_like(fed.clients, -1))
+        return self.place(nobody, fed)
+
+    def round(self, state: State, fed: Federation) -> State:
+        """FedAvg inside each cluster, keeping account of where each client pulls."""
+        state = self.place(state, fed)
+        w = fed.ask(fed.sample(self.fraction, among=state.placed), self.solver, state)
+        head = fed.layout.columns("head")
+        pull = (w.values - state.of(w.clients))[:, head]  # (m, h)
+        state = merge(state, w)
+        if not self.look or "pull" not in state.memory:
+            return state
+        state = state.hold(pull=state.memory["pull"].index_add(0, w.clients, pull))
+        if (state.round + 1) % self.look:
+            return state
+        state = self.split(self.move(state, state.models[:, head]))
+        return state.hold(pull=torch.zeros_like(state.memory["pull"]))
+
+    def move(self, state: State, heads: Tensor) -> State:
+        """Who has pulled to the same other cluster for long enough goes there."""
+        own = state.assign.clamp(min=0)
+        there = heads[None] - heads[own][:, None]  # (n, k, h): from one's own cluster to each
+        lean = cosine_similarity(state.memory["pull"][:, None], there, dim=2)  # (n, k)
+        for c in range(state.k):  # what all peers do is training, not drift
+            peers = (state.assign == c) & state.memory["pull"].any(1)
+            if peers.any():
+                lean[peers] -= lean[peers].median(0).values.clamp(min=0)
+        lean[torch.arange(len(own)), own] = 0
+        lean[(state.assign < 0) | ~state.memory["pull"].any(1)] = 0
+        strength, target = lean.max(1)
+        target = torch.where(strength > self.margin, target, -1)
+        again = (target == state.memory["target"]) & (target >= 0)
+        streak = torch.where(again, state.memory["streak"] + 1, (target >= 0).long())
+        movers = (streak >= self.patience).nonzero().flatten()
+        streak[movers], signature = 0, state.memory["signature"].clone()
+        signature[movers] = 0  # of the data it had before
+        return state.reassign(movers, target[movers]).hold(
+            target=target, streak=streak, signature=signature
+        )
+
+    def split(self, state: State) -> State:
+        """A cluster whose clients pull in two unrelated directions becomes two, once that lasts."""
+        pull, before = state.memory["pull"], state.memory["rift"]
+        rift = torch.zeros_like(before)  # (n,) the side each client would be on
+        for c in range(state.k):
+            members = ((state.assign == c) & pull.any(1)).nonzero().flatten()
+            if len(members) < 4:
+                continue
+            sides = cut_k(cosine_distance(pull[members]), 2)
+            here, there = (pull[members[sides == side]].mean(0) for side in (0, 1))
+            if sides.bincount().min() < 2 or cosine_similarity(here, there, dim=0) > self.unrelated:
+                continue
+            if torch.equal(before[members], sides + 1):
+                leaving = members[sides == 1]
+                models = torch.cat([state.models, state.models[c : c + 1]])
+                state = replace(state, models=models)
+                state = state.reassign(leaving, torch.full_like(leaving, state.k - 1))
+            else:
+                rift[members] = sides + 1
+        return state.hold(rift=rift)
+
+    def place(self, state: State, fed: Federation) -> State:
+        """A short training from the initial model; then the cluster whose members moved alike."""
+        if not len(state.unplaced):
+            return state
+        first = State.shared(fed.layout.initial, len(fed.clients))
+        theta = fed.ask(
+            state.unplaced, equal_steps(self.solver, self.warmup_epochs, fed.sizes), first
+        )
+        if not len(theta.clients):
+            return state
+        delta = theta.values - fed.layout.initial[fed.layout.columns("head")]
+        if "signature" not in state.memory:
+            return self.cluster(state, theta, delta, fed)
+        known = state.memory["signature"]
+        placed = state.placed[state.placed < len(known)]
+        centres = within(state.assign[placed], torch.ones(len(placed)), state.k).to(known.dtype)
+        centres = centres @ normalize(known[placed], dim=1)
+        return state.reassign(
+            theta.clients, (normalize(delta, dim=1) @ normalize(centres, dim=1).T).argmax(1)
+        )
+
+    def cluster(self, state: State, theta: Replies, delta: Tensor, fed: Federation) -> State:
+        """Cosine distances between first updates; cut where the heights jump, or not at all."""
+        D = cosine_distance(delta)
+        labels = auto_cut(D).labels
+        n, models = len(fed.clients), fed.layout.initial.repeat(int(labels.max()) + 1, 1)
+        blank = delta.new_zeros(n, delta.shape[1])
+        return state.regroup(theta.clients, labels, models).hold(
+            signature=blank.index_copy(0, theta.clients, delta),
+            pull=blank,
+            target=torch.full((n,), -1),
+            streak=torch.zeros(n, dtype=torch.long),
+            rift=torch.zeros(n, dtype=torch.long),
+            distance=spread(D, theta.clients, n),
+        )

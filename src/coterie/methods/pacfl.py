@@ -1,0 +1,79 @@
+"""PACFL: cluster clients by the angles between the subspaces of their data, before any training.
+
+Vahidian, Morafah, Wang, Kungurtsev, Chen, Shah, Lin: Efficient Distribution Similarity
+Identification in Clustered Federated Learning via Principal Angles Between Client Data Subspaces.
+AAAI 2023.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from pydantic.dataclasses import dataclass
+
+from coterie.bounds import Count, Positive, Share, Whole
+from coterie.distance import subspaces
+from coterie.grouping import agglomerate, nearest_group
+from coterie.merge import merge
+from coterie.score import Score
+from coterie.signature import Basis, spread
+from coterie.solver import Solver
+from coterie.types import Federation, Replies, State
+
+
+@dataclass(frozen=True)
+class PACFL:
+    """Each client sends p singular vectors of its data; those at small angles share a model.
+
+    Give `threshold` (beta, in degrees) or a number of `clusters`; with neither, the tree is cut
+    where its heights jump most, which may leave one cluster.
+    """
+
+    solver: Solver = Solver(lr=0.01, momentum=0.5, epochs=10, batch=10)
+    fraction: Share = 0.1  # of clients drawn in a round
+    p: Count = 3  # leading left singular vectors that are sent
+    angle: Literal["smallest", "trace"] = "smallest"  # principal angle, or sum over matched vectors
+    threshold: Positive | None = None  # beta: merge while the linkage angle is at most this
+    clusters: Whole = 0  # if given, cut the tree into this many clusters
+    linkage: Literal["average", "single", "complete"] = "average"
+
+    @property
+    def score(self) -> Score:
+        """Every client tests its cluster's model."""
+        return Score()
+
+    def init(self, fed: Federation) -> State:
+        """Bases up, angles, clusters; no model has travelled yet."""
+        nobody = State(fed.layout.initial[None], torch.full_like(fed.clients, -1))
+        return self.place(nobody, fed)
+
+    def round(self, state: State, fed: Federation) -> State:
+        """FedAvg inside each cluster."""
+        state = self.place(state, fed)
+        cohort = fed.sample(self.fraction, among=state.placed)
+        return merge(state, fed.ask(cohort, self.solver, state))
+
+    def place(self, state: State, fed: Federation) -> State:
+        """Send the basis; join the cluster at the smallest mean angle."""
+        if not len(state.unplaced):
+            return state
+        U = fed.ask(state.unplaced, Basis(self.p), state)  # (m, features, p)
+        if not len(U.clients):
+            return state
+        if "bases" not in state.memory:
+            return self.cluster(state, U, fed)
+        m = len(U.clients)
+        A = subspaces(torch.cat([U.values, state.memory["bases"]]), self.angle)[:m, m:]
+        return state.reassign(U.clients, nearest_group(A, state.memory["base_labels"]))
+
+    def cluster(self, state: State, U: Replies, fed: Federation) -> State:
+        """Proximity matrix and its tree; every cluster starts from theta^0."""
+        A = subspaces(U.values, self.angle)  # (m, m) degrees
+        labels = agglomerate(A, self.threshold, self.clusters, self.linkage)
+        models = fed.layout.initial.repeat(int(labels.max()) + 1, 1)
+        return state.regroup(U.clients, labels, models).hold(
+            bases=U.values,
+            base_labels=labels,
+            distance=spread(A, U.clients, len(fed.clients)),
+        )

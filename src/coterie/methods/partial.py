@@ -1,0 +1,112 @@
+"""Some layers for everybody, some for oneself: LG-FedAvg and FedRep.
+
+Liang, Liu, Liu, Salakhutdinov, Morency: Think Locally, Act Globally: Federated Learning with Local
+and Global Representations. 2020.
+Collins, Hassani, Mokhtari, Shakkottai: Exploiting Shared Representations for Personalized Federated
+Learning. ICML 2021.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import torch
+from pydantic.dataclasses import dataclass
+from torch import Tensor
+
+from coterie.bounds import Count, Share
+from coterie.client import Client
+from coterie.layout import Layout
+from coterie.merge import merge
+from coterie.methods.fedavg import FedAvg
+from coterie.score import Score
+from coterie.solver import Solver, own_row
+from coterie.types import Federation, Reply, State, Task
+
+
+@dataclass(frozen=True)
+class LGFedAvg(FedAvg):
+    """All layers learn together; the lower ones stay on the client, the upper ones are averaged."""
+
+    solver: Solver = Solver(lr=0.01, momentum=0.5, epochs=10, batch=10)
+    fraction: Share = 0.1  # of clients drawn in a round
+    private: str = "~head"  # the layers that each client keeps; LeNet-5: "conv1,conv2,fc1"
+
+    @property
+    def local(self) -> Task:
+        """Plain SGD on everything."""
+        return replace(self.solver, private=self.private)
+
+    @property
+    def score(self) -> Score:
+        """Every client tests its own layers with the common ones."""
+        return Score(private=self.private)
+
+    def round(self, state: State, fed: Federation) -> State:
+        """FedAvg on the columns that are not private."""
+        state = self.place(state, fed)
+        w = fed.ask(fed.sample(self.fraction), self.local, state)
+        return merge(state, w, fed.layout.columns(f"~{self.private}"))
+
+
+@dataclass(frozen=True)
+class PrivateFirst(Task):
+    """Train the private layers with the others frozen, then the others with the private frozen."""
+
+    solver: Solver = Solver()
+    private: str = "head"
+    epochs: Count = 10  # of the private layers
+    fit: bool = False  # train the private layers alone, and send nothing
+
+    @property
+    def download(self) -> str:
+        """Everything the client does not hold itself."""
+        return f"~{self.private}"
+
+    def __call__(
+        self,
+        client: Client,
+        models: Tensor,
+        sent: Mapping[str, Tensor],
+        layout: Layout,
+        rng: torch.Generator,
+    ) -> Reply:
+        """Where one of the two parts has nothing that learns, only the other is trained."""
+        common = f"~{self.private}"
+        w = own_row(client, models, self.private, layout)
+        if learns(self.private, layout):
+            first = replace(self.solver, train=self.private, epochs=self.epochs, steps=0)
+            w, _ = first.descend(client, w, layout, rng)
+        if learns(common, layout) and not self.fit:
+            w, _ = replace(self.solver, train=common).descend(client, w, layout, rng)
+        keep = {"private": w[layout.columns(self.private)].clone()}
+        return Reply(w[:0] if self.fit else w[layout.columns(common)], keep=keep)
+
+
+@dataclass(frozen=True)
+class FedRep(LGFedAvg):
+    """A common body, and a head for each client, fitted to the body before the body learns."""
+
+    solver: Solver = Solver(lr=0.01, momentum=0.5, epochs=1, batch=10)  # its epochs are the body's
+    fraction: Share = 0.1  # of clients drawn in a round
+    private: str = "head"  # the layers that each client keeps
+    head_epochs: Count = 10  # epochs of the private layers, before those of the body
+
+    @property
+    def local(self) -> PrivateFirst:
+        """Head epochs, then body epochs."""
+        return PrivateFirst(self.solver, self.private, self.head_epochs)
+
+    def place(self, state: State, fed: Federation) -> State:
+        """A newcomer takes the body and fits a head to it, of which nobody hears."""
+        new = state.unplaced
+        state = super().place(state, fed)
+        if len(new):
+            fed.ask(new, replace(self.local, fit=True), state)
+        return state
+
+
+def learns(names: str, layout: Layout) -> bool:
+    """Whether there is a trainable parameter among these columns."""
+    return bool((torch.arange(layout.size)[layout.columns(names)] < layout.trainable).any())

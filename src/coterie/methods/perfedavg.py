@@ -1,0 +1,89 @@
+"""Per-FedAvg: a model from which one step on a client's own data leads to a good one.
+
+Fallah, Mokhtari, Ozdaglar: Personalized Federated Learning with Theoretical Guarantees: A
+Model-Agnostic Meta-Learning Approach. NeurIPS 2020.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Literal
+
+import torch
+from pydantic.dataclasses import dataclass
+from torch import Tensor
+
+from coterie.bounds import NonNegative, Positive, Share
+from coterie.client import Client
+from coterie.layout import Layout
+from coterie.methods.fedavg import FedAvg
+from coterie.score import Score
+from coterie.solver import Solver
+from coterie.types import Reply, Task
+
+
+@dataclass(frozen=True)
+class HessianFree(Task):
+    """SGD on f(w - alpha grad f(w)), its Hessian-vector product a difference of two gradients.
+
+    Each step sees three independent mini-batches: for the inner step, for the outer gradient, and
+    for the difference.
+    """
+
+    solver: Solver = Solver()
+    alpha: Positive = 0.01
+    delta: Positive = 1e-3
+
+    def __call__(
+        self,
+        client: Client,
+        models: Tensor,
+        sent: Mapping[str, Tensor],
+        layout: Layout,
+        rng: torch.Generator,
+    ) -> Reply:
+        """Train, and send everything back."""
+        net = layout.mount(models, train=self.solver.train)
+        w, v = net.w[: layout.trainable], torch.zeros_like(net.grad)
+        anchor = models[: layout.trainable]
+
+        def gradient(at: Tensor, batch: tuple[Tensor, Tensor]) -> Tensor:
+            w.copy_(at)
+            net.gradient(*batch)
+            return net.grad.clone()
+
+        plans = [self.solver.plan(client, layout, rng) for _ in range(3)]
+        with net.drawing(rng):
+            for inner, outer, third in zip(*plans, strict=True):
+                here = w.clone()
+                g = gradient(here - self.alpha * gradient(here, inner), outer)
+                ahead = gradient(here + self.delta * g, third)
+                behind = gradient(here - self.delta * g, third)
+                w.copy_(here)
+                net.grad.copy_(g - self.alpha * (ahead - behind) / (2 * self.delta))
+                self.solver.apply(net, v, anchor)
+        return Reply(net.w.clone())
+
+
+@dataclass(frozen=True)
+class PerFedAvg(FedAvg):
+    """FedAvg with MAML's local objective: the loss after one gradient step of rate alpha."""
+
+    solver: Solver = Solver(lr=0.001, steps=10, batch=40)  # its lr is beta, the outer rate
+    fraction: Share = 0.2  # of clients drawn in a round
+    alpha: NonNegative = 0.01  # rate of the inner step, and of the step before the test
+    order: Literal["first", "hessian-free"] = "first"  # first: leave the second derivatives out
+    delta: Positive = 1e-3  # width of the difference that replaces them, if they are not left out
+
+    @property
+    def local(self) -> Task:
+        """First-order MAML, or the Hessian-free one; without an inner step, plain SGD."""
+        if self.order == "first" or not self.alpha:
+            return replace(self.solver, meta=self.alpha)
+        return HessianFree(self.solver, self.alpha, self.delta)
+
+    @property
+    def score(self) -> Score:
+        """The model as it is, and what one step on all of a client's data makes of it."""
+        return Score(adapt=Solver(lr=self.alpha, steps=1, batch=0) if self.alpha else None)
