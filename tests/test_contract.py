@@ -207,3 +207,34 @@ def test_a_newcomer_is_placed_and_nobody_else_moves(name: str) -> None:
     joined = m.place(joined, bigger.at(ROUNDS))
     assert len(joined.unplaced) == 0
     assert torch.equal(joined.assign[end.placed], end.assign[end.placed])
+
+
+def odd(case: str) -> Any:
+    """A federation that a method was not thought of for."""
+    people = clients(8)
+    match case:
+        case "one client":
+            people = people[:1]
+        case "two clients":
+            people = people[:2]
+        case "identical clients":
+            people = [replace(people[3], name=str(i)) for i in range(5)]
+        case "one sample":
+            people[2] = replace(people[2], x=people[2].x[:1], y=people[2].y[:1])
+        case "one class":
+            people[2] = replace(people[2], y=torch.zeros_like(people[2].y))
+    fed = federation(len(people))
+    fed.source = fed.population = people
+    fed.sizes = torch.tensor([float(len(p)) for p in people], dtype=torch.float64)
+    return fed
+
+
+@ALL
+@pytest.mark.parametrize(
+    "case", ["one client", "two clients", "identical clients", "one sample", "one class"]
+)
+def test_odd_clients_are_trained_and_placed(name: str, case: str) -> None:
+    fed = odd(case)
+    end = last(run(method(name, fraction=1.0), fed, ROUNDS))
+    assert torch.isfinite(end.models).all()
+    assert end.placed.tolist() == fed.clients.tolist()

@@ -187,6 +187,21 @@ def test_trajectories_do_not_care_which_axis_is_which(seed):
     torch.testing.assert_close(distance.trajectories(T.flip(1)), distance.trajectories(T))
 
 
+@few
+@given(seed=seeds, m=st.integers(1, 4))
+def test_cross_trajectories_are_a_block_of_trajectories(seed, m):
+    T = rows(seed, 6, 8).reshape(6, 2, 4)
+    d = distance.cross_trajectories(T[:m], T[m:])
+    torch.testing.assert_close(d, distance.trajectories(T)[:m, m:])
+
+
+@few
+@given(seed=seeds)
+def test_trajectories_are_a_mean_over_classes(seed):
+    T = rows(seed, 5, 8).reshape(5, 2, 4)
+    torch.testing.assert_close(distance.trajectories(T.repeat(1, 1, 3)), distance.trajectories(T))
+
+
 def test_trajectories_must_have_two_axes():
     with pytest.raises(ValueError, match=r"\(n, 2, C\)"):
         distance.trajectories(torch.zeros(3, 3, 4))

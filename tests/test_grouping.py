@@ -151,6 +151,24 @@ def test_each_centre_is_nearest_to_itself(seed, k):
 
 
 @few
+@given(seed=seeds)
+def test_a_member_at_no_distance_from_its_far_group_is_nearest_to_it(seed):
+    x, truth = planted(seed)
+    assert torch.equal(grouping.nearest_group(l2(x), truth), truth)
+
+
+@few
+@given(seed=seeds)
+def test_the_nearest_group_does_not_depend_on_the_order_of_members_nor_skips_a_label(seed):
+    cost, labels = rows(seed, 5, 8).abs(), 2 * (torch.arange(8) % 3)
+    p = torch.randperm(8, generator=rng(seed))
+    found = grouping.nearest_group(cost, labels)
+    assert torch.equal(grouping.nearest_group(cost[:, p], labels[p]), found)
+    means = torch.stack([cost[:, labels == c].mean(1) for c in (0, 2, 4)], 1)
+    assert torch.equal(found, 2 * means.argmin(1))
+
+
+@few
 @given(seed=seeds, k=st.integers(2, 5))
 def test_the_silhouette_is_scikit_learns(seed, k):
     D = l2(rows(seed, 12))
@@ -233,6 +251,20 @@ def test_groups_of_identical_clients_have_an_infinitely_clear_cut():
     x = torch.tensor([0.0, 0, 0, 5, 5, 5]).double()
     found = grouping.auto_cut((x[:, None] - x).abs())
     assert (found.labels.tolist(), found.ratio) == ([0, 0, 0, 1, 1, 1], float("inf"))
+
+
+@pytest.mark.parametrize("linkage", LINKAGES)
+@few
+@given(seed=seeds)
+def test_agglomeration_prefers_a_count_to_a_threshold_to_the_gap(linkage, seed):
+    D = l2(planted(seed)[0])
+    t = float(D.median())
+    by_count = grouping.agglomerate(D, t, 7, linkage)
+    assert torch.equal(by_count, grouping.cut_k(D, 7, linkage))
+    by_threshold = grouping.agglomerate(D, t, linkage=linkage)
+    assert torch.equal(by_threshold, grouping.cut(D, t, linkage))
+    by_gap = grouping.agglomerate(D, linkage=linkage)
+    assert torch.equal(by_gap, grouping.auto_cut(D, linkage).labels)
 
 
 @pytest.mark.parametrize("linkage", LINKAGES)

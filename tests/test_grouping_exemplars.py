@@ -137,3 +137,19 @@ def test_farthest_first_reads_distances_from_clients_to_centres():
     D = torch.zeros(3, 3)
     D[2, :2] = 5.0  # only client 2 is far from the others, not they from it
     assert 2 in grouping.farthest_first(D, 2, rng(0)).tolist()
+
+
+@few
+@given(seed=seeds, k=st.integers(1, 4))
+def test_kmeans_finds_far_groups(seed, k):
+    x, truth = planted(seed, k=k, apart=1e4)
+    assert same(grouping.kmeans(x, k, rng(seed)), truth)
+
+
+@few
+@given(seed=seeds)
+def test_kmeans_ends_where_nobody_is_nearer_to_another_mean(seed):
+    x = rows(seed, 40, 2)
+    labels = grouping.kmeans(x, 3, rng(seed))
+    means = torch.stack([x[labels == c].mean(0) for c in range(3)])
+    assert torch.equal(grouping.nearest(x, means), labels)

@@ -35,8 +35,9 @@ _MODULES = {
     "coterie.loop": ["evaluate", "run"],
     "coterie.training": ["fit"],
     "coterie.result": ["Result"],
-    "coterie.inspection": ["inspect"],
-    "coterie.experiment": ["resume"],
+    "coterie.newcomers": ["Placement"],
+    "coterie.inspection": ["Inspection", "inspect"],
+    "coterie.experiment": ["open_run", "resume"],
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 _HOME |= {e.cls: f"coterie.methods.{e.path.split(':')[0]}" for e in METHODS.values()}

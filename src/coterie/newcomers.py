@@ -102,7 +102,9 @@ class Settle(Score):
 
 def adaptation(method: Method, epochs: int) -> Solver | None:
     """How a newcomer trains: as the method adapts anybody, or else as its clients train."""
-    own: Solver = method.score.adapt or getattr(method, "solver", Solver())
+    own = method.score.adapt
+    if own is None:
+        own = getattr(method, "solver", Solver())
     return replace(own, epochs=epochs, steps=0, meta=0.0) if epochs else None
 
 

@@ -60,11 +60,12 @@ modifiers = st.tuples(
     ),
     st.builds(Permutation, count),
     st.builds(Quantity, st.lists(shares, min_size=1, max_size=4), count),
+    st.builds(kinds.Drift, count, shares),
 )
 anything = st.one_of(
     bases,
     modifiers.flatmap(st.sampled_from),
-    st.builds(lambda base, some: base + some[0] + some[1] + some[2], bases, modifiers),
+    st.builds(lambda base, some: sum(some, start=base), bases, modifiers),
 )
 
 
@@ -107,6 +108,7 @@ def test_every_kind_explains_itself_in_a_first_sentence(name: str) -> None:
         ("dirichlet:1e+2", Dirichlet(alpha=100)),
         ("classes:2", Classes(per_client=2)),
         ("label_sets:20,3", LabelSets(sets=20, labels=3)),
+        ("label-sets:20,3,short=reuse", LabelSets(sets=20, labels=3, short="reuse")),
         ("rotation:0,180+quantity", Composite(IID(), (Rotation(angles=(0, 180)), Quantity()))),
         ("label-groups+quantity", Composite(LabelGroups(), (Quantity(),))),
         ("quantity + dirichlet:0.1", Composite(Dirichlet(alpha=0.1), (Quantity(),))),
@@ -194,9 +196,9 @@ def test_read_takes_a_kind_a_text_and_a_table() -> None:
     assert read(Shards()) == read("shards") == read({"kind": "shards"}) == Shards()
 
 
-def test_only_the_three_modifiers_are_modifiers() -> None:
+def test_modifiers_are_told_from_bases() -> None:
     found = {name for name, cls in KINDS.items() if issubclass(cls, Modifier)}
-    assert found == {"rotation", "permutation", "quantity"}
+    assert found == {"rotation", "permutation", "quantity", "drift"}
 
 
 def test_kinds_are_read_without_torch_and_numpy() -> None:

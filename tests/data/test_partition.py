@@ -18,7 +18,8 @@ from tests.data.labelled import labelled
 
 DATA = labelled()
 EVERY = [
-    *(name for name in KINDS if name != "label-sets"),
+    *(name for name in KINDS if name not in ("label-sets", "drift")),
+    "rotation+drift",
     "label-sets:5,2,5",
     "dirichlet:0.05",
     "dirichlet:0.01,20",
@@ -148,7 +149,7 @@ def test_a_default_share_has_the_key_of_its_value() -> None:
 @pytest.mark.parametrize("kind", [*KINDS, "dirichlet:0.05", "label-groups+rotation+quantity"])
 def test_a_thousand_clients_are_divided_in_well_under_a_second(kind: str) -> None:
     big = labelled(60_000, test=0, owners=1500)
-    kind = kind.replace("label-sets", "label-sets:5,2,1")
+    kind = {"label-sets": "label-sets:5,2,1", "drift": "rotation+drift"}.get(kind, kind)
     clients = 500 if kind == "natural" else 1000
     began = time.process_time()
     divide(big, kind, clients, 0)
@@ -201,6 +202,8 @@ def refused(code: str, data: Data = DATA, kind: Any = "iid", clients: Any = 20, 
         ("D039", {"kind": "rotation", "clients": 3}, "at least 4 clients"),
         ("D039", {"kind": "label-groups", "clients": 3}, "fewer groups"),
         ("D039", {"kind": "permutation:3", "data": labelled(classes=2)}, "at most 2 groups"),
+        ("D045", {"kind": "drift"}, "rotation+drift"),
+        ("D045", {"kind": "dirichlet+drift"}, "all clients are in one group"),
         ("D043", {"data": replace(DATA, classes=("a", "b"))}, "for 2 classes"),
     ],
 )

@@ -28,7 +28,9 @@ def equal(a: Any, b: Any) -> bool:
 
 
 @pytest.mark.parametrize("suffix", [".json", ".npz"])
-@pytest.mark.parametrize("kind", ["iid", "natural", "label-groups+rotation:0,30+permutation:2"])
+@pytest.mark.parametrize(
+    "kind", ["iid", "natural", "label-groups+rotation:0,30+permutation:2+drift"]
+)
 @pytest.mark.parametrize("test", ["own", "labels"])
 def test_a_partition_comes_back_from_disk(
     tmp_path: Path, suffix: str, kind: str, test: Any

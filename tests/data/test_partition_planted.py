@@ -289,6 +289,38 @@ def test_a_modifier_changes_no_draw_of_its_base() -> None:
     assert turned.group.tolist() == blocks(20, 4)
 
 
+@pytest.mark.parametrize("kind", ["rotation+drift", "label-groups+drift:5,0.5"])
+def test_drift_exchanges_clients_of_different_groups_in_pairs(kind: str) -> None:
+    made = divide(DATA, kind, 20, 0)
+    assert made.moves is not None
+    assert made.group is not None
+    moved = (made.moves != torch.arange(20)).nonzero().flatten()
+    assert len(moved) == (4 if kind == "rotation+drift" else 10)
+    assert torch.equal(made.moves[made.moves], torch.arange(20))
+    assert (made.group[moved] != made.group[made.moves[moved]]).all()
+
+
+def test_drift_happens_at_its_round_and_changes_samples_angles_and_truth_together() -> None:
+    made = divide(DATA, "rotation+drift:7", 20, 0)
+    assert made.at(6) is made
+    after = made.at(7)
+    assert made.moves is not None
+    assert made.group is not None
+    assert after.group is not None
+    for i, j in enumerate(made.moves.tolist()):
+        assert torch.equal(after.train[i], made.train[j])
+        assert torch.equal(after.test[i], made.test[j])
+        assert after.angle[i] == made.angle[j]
+        assert after.group[i] == made.group[j]
+    assert after.names == made.names
+
+
+def test_drift_changes_nothing_before_its_round() -> None:
+    plain, later = divide(DATA, "rotation", 20, 0), divide(DATA, "rotation+drift", 20, 0)
+    assert all(torch.equal(a, b) for a, b in zip(plain.train, later.train, strict=True))
+    assert plain.key != later.key
+
+
 def test_quantity_reduces_nine_of_twenty_to_their_shares_of_the_training_set() -> None:
     full, less = divide(DATA, "iid", 20, 0), divide(DATA, "quantity", 20, 0)
     shares = sorted(round(len(a) / len(b), 1) for a, b in zip(less.train, full.train, strict=True))

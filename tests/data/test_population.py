@@ -183,6 +183,19 @@ def test_a_population_can_be_sent_to_another_process() -> None:
     assert torch.equal(pickle.loads(pickle.dumps(population))[5].x, population[5].x)
 
 
+@pytest.mark.parametrize("pool", ["train", "all"])
+def test_after_a_drift_clients_see_what_others_saw(pool: str) -> None:
+    before = plain("rotation+drift:3", pool=pool)
+    after, moves = before.at(3), before.partition.moves
+    assert moves is not None
+    assert before.at(2) is before
+    assert after is before.at(9)
+    for i, j in enumerate(moves.tolist()):
+        assert torch.equal(after[i].x, before[j].x)
+        assert torch.equal(after[i].x_test, before[j].x_test)
+        assert after[i].name == before[i].name
+
+
 def test_the_plot_shows_every_client_and_label_sorted_by_group() -> None:
     population = plain("label-sets:3,2,20", 12)
     figure = population.plot()

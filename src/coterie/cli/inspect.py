@@ -133,8 +133,8 @@ def report(seen: Inspection) -> str:
     table = say.table(("threshold", "clusters", "silhouette", ""), rows, numbers=True)
     silent = f"no finite answer from {', '.join(seen.missing)}\n" if seen.missing else ""
     return (
-        f"{silent}variation of the pull {seen.pull:.3f}, of the push {seen.push:.3f} "
-        f"(after {seen.rounds} rounds)\nmean Hopkins {seen.hopkins:.3f}\n\n"
+        f"{silent}coefficient of variation: pull {seen.pull:.3f}, push {seen.push:.3f}\n"
+        f"mean Hopkins: {seen.hopkins:.3f}  (rounds of FedAvg before: {seen.rounds})\n\n"
         f"{table}\n\n{seen.verdict}"
     )
 
@@ -156,8 +156,8 @@ def advice(seen: Inspection, source: str, flags: dict[str, Any]) -> str:
         file = f"{source}/run.toml" if Path(source).is_dir() else source
         start = f"coterie run {file}"
     else:
-        kind = f" --partition {flags['partition.kind']}" if flags["partition.kind"] else ""
-        start = f"coterie run --data {source}{kind}"
+        start = f"coterie run --data {source}"
+    start += "".join(f" {key}={value}" for key, value in flags.items() if value is not None)
     if seen.measure == "l2" and seen.cut.k > 1:
         return f"{start} --method fedclust fedclust.threshold={seen.cut.threshold:.4g}"
     return f"{start} --method {'fedclust' if seen.cut.k > 1 or seen.clustered else 'fedavg'}"

@@ -46,8 +46,8 @@ class Data:
 class Scaler:
     """The numbers by which samples are scaled: those of one training set, for any other as well.
 
-    >>> known = Data("known", torch.tensor([[0.0], [4.0]]), torch.tensor([0, 1]), ("a", "b"))
-    >>> Scaler.of(known)(torch.tensor([[2.0], [6.0]])).tolist()
+    >>> known = Data("known", torch.tensor([[0.0], [510.0]]), torch.tensor([0, 1]), ("a", "b"))
+    >>> Scaler.of(known)(torch.tensor([[255.0], [765.0]])).tolist()
     [[0.0], [2.0]]
     """
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
 from annotated_types import MinLen
@@ -17,7 +16,7 @@ from pydantic import ConfigDict, field_validator
 from pydantic.dataclasses import dataclass as checked
 
 from coterie.bounds import Count, Finite, Positive, Share, Whole
-from coterie.data.partition_text import build, given, kebab, shown, values
+from coterie.data.partition_text import build, given, kebab, shown, unknown, values
 from coterie.errors import ConfigError
 
 CODES = {
@@ -267,12 +266,12 @@ class Composite(Kind):
         return "+".join(str(part) for part in _parts(self))
 
 
-BASES = (
-    *(IID, Dirichlet, LabelSkew, Shards, Classes, QuantityDirichlet),
-    *(LabelGroups, LabelSets, ClusteredDirichlet, Natural),
-)
 KINDS: dict[str, type[Kind]] = {
-    kebab(cls): cls for cls in (*BASES, Rotation, Permutation, Quantity, Drift)
+    kebab(cls): cls
+    for cls in (
+        *(IID, Dirichlet, LabelSkew, Shards, Classes, QuantityDirichlet, LabelGroups),
+        *(LabelSets, ClusteredDirichlet, Natural, Rotation, Permutation, Quantity, Drift),
+    )
 }
 ALIASES = {"homo": IID, "noniid-labeldir": Dirichlet, "iid-diff-quantity": QuantityDirichlet}
 
@@ -286,10 +285,6 @@ def parse(text: str) -> Kind:
     Dirichlet(alpha=0.3, min_samples=10, small='repair')
     >>> parse("label-groups:0-2/3-6+quantity").base.groups
     ((0, 1, 2), (3, 4, 5, 6))
-    >>> parse("label-sets:20,3,short=reuse")
-    LabelSets(sets=20, labels=3, samples=50, short='reuse')
-    >>> parse("noniid-#label2")
-    Classes(per_client=2)
     """
     kinds = [_parse_one(part) for part in re.split(r"\s*\+\s*(?![\d.])", text.strip().lower())]
     return kinds[0] if len(kinds) == 1 else Composite.of(*kinds)
@@ -352,12 +347,5 @@ def _parse_one(text: str) -> Kind:
         return build(Classes, {"per_client": number[1]})
     cls = {**KINDS, **ALIASES}.get(name.replace("_", "-"))
     if cls is None:
-        near = get_close_matches(name, [*KINDS, *ALIASES], n=1)
-        raise ConfigError(
-            f"no kind of partition is named {name!r}",
-            code="C020",
-            where=text,
-            why=f"a similar one exists: {near[0]}" if near else "",
-            fix=f"use one of {', '.join(KINDS)}; or {', '.join(ALIASES)}, noniid-#label2",
-        )
+        raise unknown(name, text, [*KINDS], [*ALIASES, "noniid-#label2"])
     return build(cls, given(cls, rest))

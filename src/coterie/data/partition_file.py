@@ -25,6 +25,7 @@ from coterie.storage import make_folder, publish, write_file
 
 FORMAT = "coterie-partition-1"
 PLAIN = ("test_source", "pool", "names", "moves_at", "notes", "arguments", "key")
+TENSORS = ("angle", "group", "relabel", "moves")
 
 
 def save(partition: Partition, path: str | Path) -> Path:
@@ -32,11 +33,7 @@ def save(partition: Partition, path: str | Path) -> Path:
     path = Path(path)
     plain = {"format": FORMAT} | {name: getattr(partition, name) for name in PLAIN}
     lists = {"train": partition.train, "test": partition.test}
-    single = {
-        name: value
-        for name in ("angle", "group", "relabel", "moves")
-        if (value := getattr(partition, name)) is not None
-    }
+    single = {name: value for name in TENSORS if (value := getattr(partition, name)) is not None}
     if path.suffix == ".npz":
         buffer = io.BytesIO()
         arrays = {name: value.numpy() for name, value in single.items()}
@@ -138,7 +135,7 @@ def read_npz(path: Path) -> dict[str, Any]:
     """The contents of an npz file."""
     with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
         found: dict[str, Any] = json.loads(str(arrays["plain"]))
-        found |= {k: arrays[k] for k in ("angle", "group", "relabel") if k in arrays}
+        found |= {k: arrays[k] for k in TENSORS if k in arrays}
         for name in ("train", "test"):
             found[name] = cut(arrays[name], arrays[f"{name}_sizes"])
     return found

@@ -15,7 +15,7 @@ from torch import Tensor
 from coterie.bounds import Count, Share, Whole
 from coterie.grouping import closest, kmeans
 from coterie.merge import merge
-from coterie.mixing import average, mix, within
+from coterie.mixing import average, mix
 from coterie.rng import stream
 from coterie.score import Score
 from coterie.signature import Losses
@@ -48,18 +48,16 @@ class IFCA:
     def init(self, fed: Federation) -> State:
         """k different models, and nobody has chosen."""
         models = (self.random if self.start == "random" else self.warm)(fed)
-        if self.share == "body":
-            body = fed.layout.columns("~head")
-            models[:, body] = models[0, body]
         return State(models, torch.full_like(fed.clients, -1))
 
     def random(self, fed: Federation) -> Tensor:
         """(k, P) networks drawn anew; of several draws, the one whose models fit best so far."""
-        rows = drawn(fed, self.starts * self.clusters)
+        rows = self.drawn(fed, self.starts)
         if self.starts == 1:
             return rows
-        state = State(rows, torch.full_like(fed.clients, -1))
-        f = fed.ask(fed.sample(self.fraction), Losses(), state)
+        f = self.losses(
+            fed.sample(self.fraction), State(rows, torch.full_like(fed.clients, -1)), fed
+        )
         sets = rows.view(self.starts, self.clusters, -1)
         if not len(f.clients):
             return sets[0]
@@ -70,12 +68,22 @@ class IFCA:
         """(k, P) the means that k-means finds among the models of a round from the initial one."""
         one = State.shared(fed.layout.initial, len(fed.clients))
         w = fed.ask(fed.sample(self.fraction), self.solver, one)
-        spare = drawn(fed, self.clusters)
+        spare = State(self.drawn(fed, 1), torch.full_like(fed.clients, -1))
         if not len(w.clients):
-            return spare
+            return spare.models
         updates = (w.values - fed.layout.initial)[:, fed.layout.columns("params")]
         labels = kmeans(updates, self.clusters, stream(fed.seed, "kmeans"))
-        return mix(within(labels, w.sizes, self.clusters), w.values, keep=spare)
+        return self.merge(spare.reassign(w.clients, labels), w, fed).models
+
+    def drawn(self, fed: Federation, starts: int) -> Tensor:
+        """(starts k, P) the initial network and others drawn like it, with its body if shared."""
+        others = range(1, starts * self.clusters)
+        fresh = [fed.layout.fresh(stream(fed.seed, "start", i)) for i in others]
+        rows = torch.stack([fed.layout.initial, *fresh])
+        if self.share == "body":
+            body = fed.layout.columns("~head")
+            rows[:, body] = fed.layout.initial[body]
+        return rows
 
     def round(self, state: State, fed: Federation) -> State:
         """Send all models; who is drawn chooses and trains; average those who chose the same."""
@@ -103,20 +111,18 @@ class IFCA:
         """A newcomer takes the model with the least loss on its training data."""
         if not len(state.unplaced):
             return state
-        task = Losses(heads=self.share == "body")
-        f = fed.ask(state.unplaced, task, state, **self.body(state, fed))
+        f = self.losses(state.unplaced, state, fed)
         if not len(f.clients):
             return state
         return state.reassign(f.clients, closest(f.values))
+
+    def losses(self, cohort: Tensor, state: State, fed: Federation) -> Replies:
+        """(m, k) how well each model fits each client's training data."""
+        task = Losses(heads=self.share == "body")
+        return fed.ask(cohort, task, state, **self.body(state, fed))
 
     def body(self, state: State, fed: Federation) -> dict[str, Tensor]:
         """What is sent beside the heads: the extractor they share, once."""
         if self.share == "none":
             return {}
         return {"body": state.models[:1, fed.layout.columns("~head")]}
-
-
-def drawn(fed: Federation, count: int) -> Tensor:
-    """(count, P) the initial network and others drawn like it."""
-    others = [fed.layout.fresh(stream(fed.seed, "start", i)) for i in range(1, count)]
-    return torch.stack([fed.layout.initial, *others])

@@ -21,7 +21,7 @@ from coterie.distance import cosine_distance
 from coterie.grouping import auto_cut, cut_k
 from coterie.merge import merge
 from coterie.methods.fedclust import equal_steps
-from coterie.mixing import within
+from coterie.mixing import mix, within
 from coterie.score import Score
 from coterie.signature import spread
 from coterie.solver import Solver
@@ -68,15 +68,15 @@ class Kin:
 
     def move(self, state: State, heads: Tensor) -> State:
         """Who has pulled to the same other cluster for long enough goes there."""
-        own = state.assign.clamp(min=0)
-        there = heads[None] - heads[own][:, None]  # (n, k, h): from one's own cluster to each
-        lean = cosine_similarity(state.memory["pull"][:, None], there, dim=2)  # (n, k)
-        for c in range(state.k):  # what all peers do is training, not drift
-            peers = (state.assign == c) & state.memory["pull"].any(1)
-            if peers.any():
-                lean[peers] -= lean[peers].median(0).values.clamp(min=0)
-        lean[torch.arange(len(own)), own] = 0
-        lean[(state.assign < 0) | ~state.memory["pull"].any(1)] = 0
+        pull = state.memory["pull"]
+        lean = pull.new_zeros(len(pull), state.k)
+        for c in range(state.k):
+            peers = ((state.assign == c) & pull.any(1)).nonzero().flatten()
+            if len(peers):
+                there = normalize(heads - heads[c], dim=1)  # (k, h): from this cluster to each
+                cosine = normalize(pull[peers], dim=1) @ there.T  # (peers, k)
+                # What all peers do is training, not drift.
+                lean[peers] = cosine - cosine.median(0).values.clamp(min=0)
         strength, target = lean.max(1)
         target = torch.where(strength > self.margin, target, -1)
         again = (target == state.memory["target"]) & (target >= 0)
@@ -123,12 +123,13 @@ class Kin:
         if "signature" not in state.memory:
             return self.cluster(state, theta, delta, fed)
         known = state.memory["signature"]
-        placed = state.placed[state.placed < len(known)]
-        centres = within(state.assign[placed], torch.ones(len(placed)), state.k).to(known.dtype)
-        centres = centres @ normalize(known[placed], dim=1)
-        return state.reassign(
-            theta.clients, (normalize(delta, dim=1) @ normalize(centres, dim=1).T).argmax(1)
+        placed = state.placed[state.placed < len(known)]  # newcomers have no row of their own
+        W = within(state.assign[placed], torch.ones(len(placed)), state.k)
+        centres = mix(
+            W, normalize(known[placed], dim=1), keep=known.new_zeros(state.k, len(known[0]))
         )
+        alike = normalize(delta, dim=1) @ normalize(centres, dim=1).T  # (m, k)
+        return state.reassign(theta.clients, alike.argmax(1))
 
     def cluster(self, state: State, theta: Replies, delta: Tensor, fed: Federation) -> State:
         """Cosine distances between first updates; cut where the heights jump, or not at all."""
