@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo install test check format clean
+.PHONY: demo install test check format planted clean
 
 demo: .venv/core  ## create the environment and see a federation train
 	$(BIN)/coterie demo
@@ -23,6 +23,9 @@ check: install  ## formatting, lint, types and the fast tests
 format: install
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+planted: install  ## who finds the planted groups: rewrites docs/planted.md (about 15 minutes)
+	$(BIN)/python docs/planted.py
 
 clean:
 	rm -rf .venv runs dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -66,6 +66,12 @@ def grouped(state: State, before: Tensor | None, truth: Tensor | None) -> list[R
         found["nmi"] = metrics.nmi(known, labels)
     if "distance" in state.memory and len(state.memory["distance"]) == len(state.assign):
         found["silhouette"] = float(silhouette(state.memory["distance"][placed][:, placed], labels))
+    # What a method tells of itself: how sure a cut was, whether a guard stepped in.
+    found |= {
+        name.removeprefix("report_"): float(t)
+        for name, t in state.memory.items()
+        if name.startswith("report_")
+    }
     if before is not None:
         both = (before >= 0) & (state.assign >= 0)
         if both.any():

@@ -124,6 +124,7 @@ def agglomerate(
     threshold: float | None = None,
     clusters: int = 0,
     linkage: Linkage = "average",
+    attach: bool = True,
 ) -> Tensor:
     """Labels from whatever the user knows: (n, n) -> (n,).
 
@@ -138,7 +139,7 @@ def agglomerate(
         return cut_k(distance, clusters, linkage)
     if threshold is not None:
         return cut(distance, threshold, linkage)
-    return auto_cut(distance, linkage).labels
+    return auto_cut(distance, linkage, attach=attach).labels
 
 
 @dataclass(frozen=True)

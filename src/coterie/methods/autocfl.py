@@ -80,14 +80,17 @@ class AutoCFL:
             labels = auto_cut(angles).labels
         else:
             labels = vote(M, w.sizes, self.weighted, self.chain, self.literal).labels
-            if self.guard != "none":
-                labels = guard(angles if self.guard == "update_cosine" else M, labels).labels
+        seen = guard(M if self.guard == "eq6" else angles, labels)
+        if self.guard != "none" and self.clustering == "vote":
+            labels = seen.labels
         models = mix(within(labels, w.sizes, int(labels.max()) + 1), w.values)
         return state.regroup(w.clients, labels, models).hold(
             members=members,
             member_labels=labels,
             distance=spread(M, w.clients, len(fed.clients)),
             pretrained=state.models[:1],
+            report_guard_silhouette=torch.tensor(seen.silhouette),
+            report_guard_kept=torch.tensor(float(torch.equal(labels, seen.labels) and seen.kept)),
         )
 
     def place(self, state: State, fed: Federation) -> State:

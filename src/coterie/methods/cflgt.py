@@ -62,19 +62,22 @@ class CFLGT:
         if not len(z.clients):
             return state
         D = trajectories(z.values)  # (m, m)
-        found = self.groups(z.values, D, fed)
+        H = mean_hopkins(z.values.flatten(1), stream(fed.seed, "hopkins", fed.round))
+        found = self.groups(D, H)
         models = state.models[:1].repeat(len(found.exemplars), 1)
         return state.regroup(z.clients, found.labels, models).hold(
             pretrained=state.models[:1],
             exemplars=z.values[found.exemplars],
             distance=spread(D, z.clients, len(fed.clients)),
             trajectories=z.spread(len(fed.clients), fill=float("nan")),
+            report_hopkins=torch.tensor(H),
+            report_converged=torch.tensor(float(found.converged)),
         )
 
-    def groups(self, T: Tensor, D: Tensor, fed: Federation) -> Exemplars:
+    def groups(self, D: Tensor, H: float) -> Exemplars:
         """Affinity propagation on -D, unless there is nothing to tell apart."""
         one = Exemplars(torch.zeros(len(D), dtype=torch.long), D.sum(0).argmin()[None], True)
-        if mean_hopkins(T.flatten(1), stream(fed.seed, "hopkins", fed.round)) < self.hopkins:
+        if self.hopkins > H:
             return one
         found = exemplars(D, self.preference, self.damping)
         return one if silhouette(D, found.labels) < self.silhouette else found

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from coterie.bounds import Count, Positive, Share, Whole
 from coterie.distance import cosine_distance, cross_l2, l2
-from coterie.grouping import auto_cut, cut, cut_k
+from coterie.grouping import agglomerate
 from coterie.merge import merge
 from coterie.mixing import mix, within
 from coterie.score import Score
@@ -78,12 +78,8 @@ class FedClust:
     def cluster(self, state: State, theta: Replies, fed: Federation) -> State:
         """Distances, tree, cut; every cluster starts from theta^0 and remembers its mean layer."""
         D = self.distances(theta.values, fed)  # (m, m)
-        if self.clusters:
-            labels = cut_k(D, min(self.clusters, len(D)), self.linkage)
-        elif self.threshold is not None:
-            labels = cut(D, self.threshold, self.linkage)
-        else:
-            labels = auto_cut(D, linkage=self.linkage, attach=self.attach).labels
+        k = min(self.clusters, len(D))
+        labels = agglomerate(D, self.threshold, k, self.linkage, self.attach)
         k = int(labels.max()) + 1
         centres = mix(within(labels, theta.sizes, k), theta.values)
         models = fed.layout.initial.repeat(k, 1)
