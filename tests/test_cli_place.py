@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from shutil import rmtree
 
@@ -14,6 +15,7 @@ import coterie
 from coterie import config as configs
 from coterie import experiment
 from coterie.cli.main import call
+from coterie.data.dataset import Scaler
 from coterie.data.load import load
 from coterie.training import fit
 from tests import tiny
@@ -89,6 +91,22 @@ def test_the_command_and_python_agree(capsys: pytest.CaptureFixture[str]) -> Non
     client = result.population[1]
     placed = result.place((client.x, client.y, client.x_test, client.y_test))
     assert row["accuracy_before"] == placed.before["newcomer-0"]
+
+
+def test_newcomers_are_scaled_by_the_run_s_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    """Brighter images than the run ever saw stay brighter: their own mean would hide it."""
+    run()
+    capsys.readouterr()
+    digits = load("digits")
+    bright, y = digits.x[:60] + 60, digits.y[:60]
+    archive(x_test=bright.numpy(), y_test=y.numpy(), x_train=bright.numpy(), y_train=y.numpy())
+    assert call(["place", "r", "--data", "new.npz", "--json"]) == 0
+    row = json.loads(capsys.readouterr().out)
+    x = Scaler.of(digits)(bright)
+    placed = coterie.open_run("r").place((x, y, x, y))
+    assert row["accuracy_before"] == placed.before["newcomer-0"]
+    own = Scaler.of(replace(digits, x=bright))(bright)
+    assert row["accuracy_before"] < coterie.open_run("r").place((x, y, own, y)).before["newcomer-0"]
 
 
 @pytest.mark.parametrize("method", ["fedavg", "fedrep", "dapfl"])

@@ -84,7 +84,7 @@ def open_run(folder: str | Path) -> Result:
         config.model.name,
         shape=clients.shape,
         classes=clients.classes,
-        seed=0,
+        seed=address(config.seed, "model"),
         **model_options(config),
     )
     layout = Layout(net, head=config.model.head)
