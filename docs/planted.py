@@ -38,16 +38,18 @@ CLUSTERING: dict[str, tuple[Any, int]] = {  # method, rounds until its clusters 
 # What a method must be told to be at its best here: the true number of groups, or its own rate.
 TOLD: dict[str, dict[str, Any]] = {
     "cflgt": {"pretrain": 5},
-    **dict.fromkeys(("feddsmic", "fedds", "ifca", "fedsem", "fedsoft", "fedpfa"), {"clusters": 4}),
+    **{m: {"clusters": 4} for m in ("feddsmic", "fedds", "ifca", "fedsem", "fedsoft", "fedpfa")},
 }
 
 
 def run(method: Any, kind: str, seed: int, rounds: int, model: str) -> dict[str, Any]:
+    """The summary of one run."""
     clients = ct.partition("digits", kind, clients=20, seed=seed, public=1)
     return dict(ct.fit(method, clients, model, rounds=rounds, every=rounds, seed=seed).summary)
 
 
 def clustering(seeds: int, model: str) -> list[str]:
+    """The table of who is placed correctly."""
     lines = [f"| method | {' | '.join(SETTINGS)} |", "|---" * (len(SETTINGS) + 1) + "|"]
     for name, (method, rounds) in CLUSTERING.items():
         cells = []
@@ -66,11 +68,13 @@ def clustering(seeds: int, model: str) -> list[str]:
 
 
 def spread(counts: list[int]) -> str:
+    """The range of a number of clusters."""
     low, high = min(counts), max(counts)
     return f"{low} clusters" if low == high else f"{low} to {high} clusters"
 
 
 def accuracy(seeds: int, rounds: int, model: str) -> list[str]:
+    """The table of every method's accuracy."""
     kinds = {"labels": "label-groups", "rotation": "rotation", "IID": "iid"}
     lines = [f"| method | {' | '.join(kinds)} |", "|---" * (len(kinds) + 1) + "|"]
     for name in METHODS:
@@ -91,6 +95,7 @@ def accuracy(seeds: int, rounds: int, model: str) -> list[str]:
 
 
 def main() -> None:
+    """Write the page."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--seeds", type=int, default=5)
     options.add_argument("--accuracy-seeds", type=int, default=2)

@@ -108,14 +108,16 @@ def per_round(ledger: Sequence[Asked], way: str, rounds: int) -> torch.Tensor:
 
 
 def amount(size: int, model: int) -> str:
-    """Bytes as models and a rest.
+    """Bytes in models; what is less than a hundredth of one stays in bytes.
 
-    >>> amount(0, 400), amount(400, 400), amount(1204, 400), amount(16, 400), amount(50, 400)
-    ('0', '1 d', '3 d + 4 B', '16 B', '50 B')
+    >>> amount(0, 400), amount(400, 400), amount(1203, 400), amount(3, 400), amount(500, 400)
+    ('0', '1 d', '3 d + 3 B', '3 B', '1.25 d')
     """
     whole, rest = divmod(size, model)
+    if 100 * rest >= model:
+        return f"{size / model:.2f} d"
     parts = [f"{whole} d"] if whole else []
-    parts += [f"{rest:,} B"] if rest else []
+    parts += [f"{rest} B"] if rest else []
     return " + ".join(parts) or "0"
 
 

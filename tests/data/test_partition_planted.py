@@ -187,11 +187,11 @@ def test_clustered_dirichlet_plants_the_dominant_group_of_labels() -> None:
 
 
 def test_clustered_dirichlet_shuffles_the_labels_before_grouping_them() -> None:
-    together = []
-    for seed in range(5):
+    in_order = torch.block_diag(torch.ones(4, 4), torch.ones(3, 3), torch.ones(3, 3)).bool()
+    for seed in range(3):
         counts = held(divide(DATA, ClusteredDirichlet(alpha=0.1), 30, seed)).float()
-        together.append(torch.corrcoef(counts.T) > 0.5)
-    assert not all(torch.equal(t, together[0]) for t in together)
+        together = torch.corrcoef(counts.T) > 0.5
+        assert (together != in_order).float().mean() > 0.2
 
 
 def test_clustered_dirichlet_drops_small_clients_and_says_so() -> None:

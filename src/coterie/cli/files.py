@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def init(
     file: Annotated[Path, typer.Argument(help="The experiment file to write.")],
     data: Annotated[str, typer.Option(help="A name, file or folder.")] = "digits",
-    method: Annotated[str, typer.Option(help="See coterie methods.")] = "fedavg",
+    method: Annotated[str, typer.Option(help="See coterie methods.")] = "kin",
     partition: Annotated[str, typer.Option(help="The kind of partition.")] = "dirichlet",
     model: Annotated[str | None, typer.Option(help="See coterie models.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file.")] = False,

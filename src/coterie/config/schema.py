@@ -30,9 +30,7 @@ class Data:
     test_share: Share = 0.2  # of a client's samples; of the official test set, where 1 is usual
     pool: Literal["train", "all"] = "train"  # what is divided: training samples, or test ones too
     scaling: Literal["standard", "unit", "none"] = "standard"  # mean 0 and deviation 1, or 0 to 1
-    public: Whole = (
-        0  # samples of each class that the server itself holds, for methods that need it
-    )
+    public: Whole = 0  # samples of each class that the server holds, for methods that need them
     label: str | Whole | None = None  # CSV: the column of the label, by name or number
     owner: str | Whole | None = None  # CSV: the column that says whose row it is
     size: Count | tuple[Count, Count] | None = None  # folder: images are resized to this
@@ -120,7 +118,7 @@ class Output:
 class Config:
     """An experiment with every default resolved."""
 
-    method: str = "fedavg"  # a method by its name, or "package.module:Class"
+    method: str = "kin"  # a method by its name, or "package.module:Class"
     seed: Whole = 0  # every random choice follows from it
     data: Data = Data()
     partition: Partition = Partition()

@@ -58,8 +58,7 @@ class Kind:
 
     def __str__(self) -> str:
         """The shortest text that `parse` reads as this kind."""
-        given = shown(self)
-        return f"{self.name}:{given}" if given else self.name
+        return ":".join(filter(None, (self.name, shown(self))))
 
 
 class Modifier(Kind):
