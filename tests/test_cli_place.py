@@ -20,7 +20,19 @@ from coterie.data.load import load
 from coterie.training import fit
 from tests import tiny
 
-SMALL = ["--model", "mclr", "--clients", "4", "--partition", "iid", "--rounds", "2", "--quiet"]
+SMALL = [
+    "--method",
+    "fedavg",
+    "--model",
+    "mclr",
+    "--clients",
+    "4",
+    "--partition",
+    "iid",
+    "--rounds",
+    "2",
+    "--quiet",
+]
 
 
 @pytest.fixture(autouse=True)

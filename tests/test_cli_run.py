@@ -30,7 +30,7 @@ def test_results_go_to_stdout_and_the_rest_to_stderr(capsys: pytest.CaptureFixtu
     said = capsys.readouterr()
     head, _, row = said.out.splitlines()
     assert head.split()[0] == "method"
-    assert row.split()[0] == "fedavg"
+    assert row.split()[0] == "kin"
     assert [line.split()[0] for line in said.err.splitlines()] == ["run"] * 3 + ["records", "next"]
     assert "\x1b" not in said.out + said.err
 
@@ -64,7 +64,7 @@ def test_without_out_the_folder_is_named_by_the_experiment(
 ) -> None:
     for _ in range(2):
         assert call(["run", *SMALL, "--rounds", "1", "output.dir=runs/{method}-{seed}"]) == 0
-    assert sorted(p.name for p in Path("runs").iterdir()) == ["fedavg-0", "fedavg-0-2"]
+    assert sorted(p.name for p in Path("runs").iterdir()) == ["kin-0", "kin-0-2"]
 
 
 def test_a_run_is_not_written_over(capsys: pytest.CaptureFixture[str]) -> None:

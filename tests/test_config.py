@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ ELSEWHERE = '[data]\nsource = "./somewhere"\n'  # a source of which nothing is k
 
 
 def test_an_empty_file_is_the_default_experiment() -> None:
-    assert loads("") == Config()
+    assert replace(loads(""), hyper={}) == Config()
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -122,7 +123,7 @@ def test_paper_fills_only_what_was_not_given() -> None:
     from coterie.methods import find
 
     made: Any = find("fedavg")()
-    config = loads('[train]\ndefaults = "paper"\nbatch_size = 7')
+    config = loads('method = "fedavg"\n[train]\ndefaults = "paper"\nbatch_size = 7')
     assert config.train.batch_size == 7
     assert config.train.lr == made.solver.lr
     assert config.train.local_epochs == made.solver.epochs

@@ -19,6 +19,10 @@ def test_golden_cases_of(fn: str) -> None:
     assert [f"{case['id']}: {why}" for case in cases if (why := golden.failure(case))] == []
 
 
+def test_no_function_is_left_out() -> None:
+    assert {case["fn"] for case in CASES} == golden.WORDS.keys()
+
+
 def file_with(tmp_path: Path, *cases: dict[str, object]) -> str:
     path = tmp_path / "golden.json"
     path.write_text(json.dumps({"cases": list(cases)}))

@@ -49,6 +49,8 @@ def resume(
     """
     path = Path(folder)
     config = config_of(path, settings)
+    if not checkpoint.rounds(path / "checkpoints"):
+        return go(config, path, on_event)  # it was stopped before its first round was saved
     saved, _ = checkpoint.latest(path / "checkpoints")
     refuse_changes(saved.notes["settings"], configs.resolved(config), {"train.rounds", *allow})
     return go(config, path, on_event, resume=True)

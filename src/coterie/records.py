@@ -76,8 +76,8 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path, settings: str, *, keep: int = 2) -> RunFolder:
-        """A new run; `settings` is the text of its run.toml."""
-        if (path / "run.toml").exists():
+        """A new run; `settings` is the text of its run.toml. One that never began may be there."""
+        if (path / "run.toml").exists() and checkpoint.rounds(path / "checkpoints"):
             raise CheckpointError(
                 f"{path} already holds a run",
                 code="K005",
@@ -86,6 +86,7 @@ class RunFolder:
         storage.make_folder(path / "checkpoints")
         run = cls(path, keep=keep)
         run.hold()
+        run.sweep()
         storage.replace_file(path / "run.toml", settings.encode())
         run.metrics = Table(path / "metrics.csv", history.HEADER)
         run.clusters = Table(path / "clusters.csv", "round,client,cluster,group\n")
@@ -103,16 +104,29 @@ class RunFolder:
             )
         run = cls(path, keep=keep)
         run.hold()
-        checkpoint.sweep(path / "checkpoints")
-        for stray in path.glob(".*.tmp"):
-            stray.unlink()
+        try:
+            return run, run.back()
+        except BaseException:
+            run.release()
+            raise
+
+    def back(self) -> checkpoint.Checkpoint:
+        """Everything in the folder as it stood at the end of the last whole round."""
+        path = self.path
+        self.sweep()
         last, faults = checkpoint.latest(path / "checkpoints")
-        run.metrics = Table.back_to(path / "metrics.csv", last.notes["metrics.csv"])
-        run.clusters = Table.back_to(path / "clusters.csv", last.notes["clusters.csv"])
-        run.mend_events()
+        self.metrics = Table.back_to(path / "metrics.csv", last.notes["metrics.csv"])
+        self.clusters = Table.back_to(path / "clusters.csv", last.notes["clusters.csv"])
+        self.mend_events()
         for fault in faults:
-            run.event({"event": "warning", "text": str(fault.what), "used": str(last.path)})
-        return run, last
+            self.event({"event": "warning", "text": str(fault.what), "used": str(last.path)})
+        return last
+
+    def sweep(self) -> None:
+        """Remove what a crash left half-written."""
+        checkpoint.sweep(self.path / "checkpoints")
+        for stray in self.path.glob(".*.tmp"):
+            stray.unlink()
 
     def hold(self) -> None:
         """Keep every other process out; the lock goes with the process, even at kill -9."""

@@ -13,7 +13,7 @@ from torch import nn
 
 import coterie
 from coterie import engine as engines
-from coterie import measure, models
+from coterie import checkpoint, measure, models
 from coterie.data.population import Population
 from coterie.errors import CheckpointError
 from coterie.history import History
@@ -83,7 +83,7 @@ def fit(
         "engine": engine,
         "population": population.key,
     }
-    if resume and (Path(out) / "run.toml").exists():
+    if resume and checkpoint.rounds(Path(out) / "checkpoints"):
         folder, last = RunFolder.reopen(Path(out), keep=how.keep)
         try:
             for text in changes(facts, last.notes):

@@ -108,10 +108,9 @@ def test_the_personal_model_is_what_is_tested() -> None:
 
 
 def test_a_newcomer_starts_from_the_mean_of_the_centres_by_its_shares() -> None:
-    m = FedSoft(replace(WHOLE, lr=1e-9), clusters=2)
-    end = states(m, federation(7), 2)[-1]
+    end = states(FedSoft(WHOLE, clusters=2), federation(7), 2)[-1]
     fed = federation(8)
     joined = replace(end, assign=torch.cat([end.assign, torch.tensor([-1])]))
-    joined = m.place(joined, fed.at(2))
+    joined = FedSoft(replace(WHOLE, lr=1e-9), clusters=2).place(joined, fed.at(2))
     u = joined.memory["importance"][7]
     torch.testing.assert_close(fed.memory[7]["private"], u / u.sum() @ joined.models)

@@ -12,11 +12,12 @@ from coterie.grouping.seeding import kmeanspp
 from coterie.mixing import mix, within
 
 
-def kmeans(rows: Tensor, k: int, rng: torch.Generator, most: int = 100) -> Tensor:
-    """Lloyd's k-means from a k-means++ start: (n, P) -> labels (n,), at most k of them.
+def kmeans(rows: Tensor, k: int, rng: torch.Generator, tries: int = 10, most: int = 100) -> Tensor:
+    """k-means from the best of several k-means++ starts: (n, P) -> labels (n,), at most k of them.
 
-    Labels are the numbers of the centres and may skip one: a centre nobody is nearest to keeps its
-    place. Ends when nobody moves, after `most` steps in any case.
+    The best is the one with the least squared distance to the means. Labels are the numbers of the
+    centres and may skip one: a centre nobody is nearest to keeps its place. A try ends when nobody
+    moves, after `most` steps in any case.
 
     >>> rows = torch.tensor([[0.0], [1.0], [50.0], [51.0]])
     >>> labels = kmeans(rows, 2, torch.Generator().manual_seed(0))
@@ -24,12 +25,30 @@ def kmeans(rows: Tensor, k: int, rng: torch.Generator, most: int = 100) -> Tenso
     (True, False, True)
     """
     checks.rows(rows)
+    checks.count(tries, "tries")
     checks.count(most, "most")
-    centres = rows[kmeanspp(l2(rows), k, rng)]
+    D = l2(rows)
+    found = [lloyd(rows, rows[kmeanspp(D, k, rng)], most) for _ in range(tries)]
+    return min(found, key=lambda labels: inertia(D, labels))
+
+
+def lloyd(rows: Tensor, centres: Tensor, most: int) -> Tensor:
+    """(n,) whose centre each row is nearest to, once centres are the means of their rows."""
     labels = nearest(rows, centres)
     for _ in range(most):
-        centres = mix(within(labels, torch.ones(len(rows)), k), rows, keep=centres)
+        W = within(labels, torch.ones(len(rows)), len(centres))
+        centres = mix(W, rows, keep=centres)
         before, labels = labels, nearest(rows, centres)
         if torch.equal(before, labels):
             break
     return labels
+
+
+def inertia(distance: Tensor, labels: Tensor) -> float:
+    """The squared distances of all rows to the means of their groups, from those between rows.
+
+    >>> inertia(torch.tensor([[0.0, 2.0], [2.0, 0.0]]), torch.tensor([0, 0]))
+    2.0
+    """
+    groups = [distance[labels == c][:, labels == c].double() for c in labels.unique()]
+    return float(sum((d.square().sum() / (2 * len(d)) for d in groups), torch.zeros(())))

@@ -52,21 +52,22 @@ class CFL:
         before = self.place(state, fed)
         w = fed.ask(before.placed, self.solver, before)
         state = merge(before, w)
-        if state.round < self.min_round or not len(w.clients):
-            return state
         dw = (w.values - before.of(w.clients))[:, fed.layout.columns("params")]
-        for c in range(before.k):
+        seen = []
+        for c in before.assign[w.clients].unique().tolist():
             mine = before.assign[w.clients] == c
-            state = self.split(state, c, before.models[c], w.clients[mine], dw[mine], w.sizes[mine])
-        return state
+            found = incongruence(dw[mine], w.sizes[mine], self.eps1, self.eps2)
+            seen.append((found.mean_norm, found.max_norm))
+            if found.split and state.round >= self.min_round:
+                state = self.split(state, c, before.models[c], w.clients[mine], dw[mine])
+        if not seen:
+            return state
+        mean_norms, max_norms = torch.tensor(seen).T  # what eps1 and eps2 are compared with
+        return state.hold(report_mean_norm=mean_norms.min(), report_max_norm=max_norms.max())
 
-    def split(
-        self, state: State, c: int, parent: Tensor, ids: Tensor, dw: Tensor, sizes: Tensor
-    ) -> State:
+    def split(self, state: State, c: int, parent: Tensor, ids: Tensor, dw: Tensor) -> State:
         """Cluster c, or c and a new one that inherits its model; who gave no update waits."""
         if len(ids) < max(self.min_size, 2):
-            return state
-        if not incongruence(dw, sizes, self.eps1, self.eps2).split:
             return state
         labels, cross = bipartition(cosine(dw))
         if not separable(cross, self.gamma):

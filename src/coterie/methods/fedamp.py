@@ -32,9 +32,9 @@ class FedAMP:
 
     solver: Solver = Solver(lr=0.01, epochs=1, batch=32)
     fraction: Share = 1.0  # of clients drawn in a round
-    lam: NonNegative = 1.0  # lambda, strength of the pull before it is divided by alpha
-    alpha: Positive = 1.0  # alpha_k, of the mixture; reduced where a client would lose itself
-    sigma: Positive = 10.0  # squared distance over which attention falls to 1/e
+    lam: NonNegative = 0.1  # lambda; the pull to u_i is lambda/alpha_k
+    alpha: Positive = 1.0  # alpha_k, reduced where a client would keep less than nothing of its own
+    sigma: Positive = 10.0  # the squared distance at which attention has fallen to 1/e
     start: Literal["own", "cloud"] = "own"  # where local training starts: w_i, or u_i
 
     @property

@@ -35,7 +35,7 @@ class FedPFA:
     layer: str = "head"  # whose channels: head for what enters the head, or a layer by name
     clusters: Whole = 3  # if not 0, cut the tree into this many groups
     threshold: Positive | None = None  # merge while the linkage distance is at most this
-    linkage: Literal["average", "single", "complete"] = "average"
+    linkage: Literal["average", "single", "complete"] = "average"  # between groups
 
     @property
     def score(self) -> Score:

@@ -13,14 +13,14 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from coterie.bounds import Count, Share
-from coterie.distance import l2
-from coterie.grouping import kmeanspp, nearest
+from coterie.grouping import kmeans, nearest
 from coterie.merge import merge
 from coterie.methods.feddsmic import provisional
+from coterie.mixing import mix, within
 from coterie.rng import stream
 from coterie.score import Score
 from coterie.solver import Solver
-from coterie.types import Federation, State
+from coterie.types import Federation, Replies, State
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class FedSEM:
     """C centres; each round a client joins the centre nearest to the model it trained (L2).
 
     With the paper's random first centres every trained model is nearest to the same one, and what
-    is left is FedAvg; taking them from the first round's models by k-means++ is ours.
+    is left is FedAvg; taking them from the first round by k-means (k-means++ starts) is ours.
     """
 
     solver: Solver = Solver(lr=0.01, momentum=0.9, steps=20, batch=32)
@@ -52,18 +52,19 @@ class FedSEM:
         if not len(w.clients):
             return state
         if "seeded" not in state.memory:
-            state = state.hold(self.centres(w.values, fed), seeded=torch.ones(1))
+            state = state.hold(self.centres(state, w, fed), seeded=torch.ones(1))
         params = fed.layout.columns("params")
         labels = nearest(w.values[:, params], state.models[:, params])
         return merge(state.reassign(w.clients, labels), w)
 
-    def centres(self, w: Tensor, fed: Federation) -> Tensor:
-        """(C, P) the first centres: models of the first round, or networks drawn anew."""
+    def centres(self, state: State, w: Replies, fed: Federation) -> Tensor:
+        """(C, P) the first centres: means of the first round's models, or networks drawn anew."""
         k = self.clusters
         if self.start == "random":
             return torch.stack([fed.layout.fresh(stream(fed.seed, "centre", c)) for c in range(k)])
-        D = l2(w[:, fed.layout.columns("params")])
-        return w[kmeanspp(D, k, stream(fed.seed, "seeding", fed.round))]
+        params = fed.layout.columns("params")
+        labels = kmeans(w.values[:, params], k, stream(fed.seed, "seeding", fed.round))
+        return mix(within(labels, w.sizes, k), w.values, keep=state.models)
 
     def lodged(self, state: State, fed: Federation) -> State:
         """Who has no centre starts from w^0 at first, and later from the mean of the centres."""

@@ -38,7 +38,7 @@ class FLHC:
     rounds_before: Whole = 5  # n, rounds of FedAvg before the clustering
     threshold: Positive | None = None  # T: merge while the linkage distance is at most this
     clusters: Whole = 0  # if given, cut the tree into this many clusters
-    linkage: Literal["average", "single", "complete"] = "average"
+    linkage: Literal["average", "single", "complete"] = "average"  # between groups
     adjust: Literal["none", "all", "smaller"] = "none"  # AutoCFL's epochs before the clustering
     alpha: Positive = 0.5  # growth factor of the adjusted epochs
 

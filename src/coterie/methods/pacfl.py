@@ -36,7 +36,7 @@ class PACFL:
     angle: Literal["smallest", "trace"] = "smallest"  # principal angle, or sum over matched vectors
     threshold: Positive | None = None  # beta: merge while the linkage angle is at most this
     clusters: Whole = 0  # if given, cut the tree into this many clusters
-    linkage: Literal["average", "single", "complete"] = "average"
+    linkage: Literal["average", "single", "complete"] = "average"  # between groups
 
     @property
     def score(self) -> Score:
