@@ -6,7 +6,7 @@ from typing import ClassVar
 
 
 class CoterieError(Exception):
-    """An error that speaks to the user: `code` is stable and documented, `exit` is for the shell."""
+    """An error that speaks to the user, with a documented `code` and an `exit` for the shell."""
 
     exit: ClassVar[int] = 1
 

@@ -22,6 +22,7 @@ from coterie.errors import CheckpointError
 from coterie.history import from_csv
 from coterie.layout import Layout
 from coterie.methods import find
+from coterie.records import expect_run
 from coterie.result import Result, summarise
 from coterie.rng import address
 from coterie.training import Listener, changes, fit
@@ -58,13 +59,7 @@ def resume(
 
 def config_of(path: Path, settings: Iterable[tuple[str, Any]] = ()) -> Config:
     """The experiment that a run's folder was made by."""
-    if not (path / "run.toml").exists():
-        raise CheckpointError(
-            f"{path} is not the folder of a run",
-            code="K006",
-            why="it has no run.toml",
-            fix="name a folder that `coterie run` wrote, for example one under runs/",
-        )
+    expect_run(path)
     text = (path / "run.toml").read_text()
     if tomllib.loads(text).get("started_from") == "python":
         raise CheckpointError(

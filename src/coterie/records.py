@@ -65,6 +65,17 @@ class Table:
         return table
 
 
+def expect_run(path: Path) -> None:
+    """Refuse a folder that no run was started in."""
+    if not (path / "run.toml").exists():
+        raise CheckpointError(
+            f"{path} is not the folder of a run",
+            code="K006",
+            why="it has no run.toml",
+            fix="name a folder that `coterie run` wrote, for example one under runs/",
+        )
+
+
 class RunFolder:
     """A run on disk, held by one process at a time."""
 
@@ -95,13 +106,7 @@ class RunFolder:
     @classmethod
     def reopen(cls, path: Path, *, keep: int = 2) -> tuple[RunFolder, checkpoint.Checkpoint]:
         """A run that stopped, put back to the end of its last whole round."""
-        if not (path / "run.toml").exists():
-            raise CheckpointError(
-                f"{path} is not the folder of a run",
-                code="K006",
-                why="it has no run.toml",
-                fix="name a folder that `coterie run` wrote, for example one under runs/",
-            )
+        expect_run(path)
         run = cls(path, keep=keep)
         run.hold()
         try:
@@ -145,6 +150,12 @@ class RunFolder:
         self._lock.truncate(0)
         self._lock.write(f"process {os.getpid()} on {socket.gethostname()}")
         self._lock.flush()
+
+    def __enter__(self) -> RunFolder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
 
     def release(self) -> None:
         """Let others in."""

@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 import coterie
-from coterie import engine as engines
 from coterie import checkpoint, measure, models
+from coterie import engine as engines
 from coterie.data.population import Population
 from coterie.errors import CheckpointError
 from coterie.history import History
@@ -85,19 +85,16 @@ def fit(
     }
     if resume and checkpoint.rounds(Path(out) / "checkpoints"):
         folder, last = RunFolder.reopen(Path(out), keep=how.keep)
-        try:
-            for text in changes(facts, last.notes):
-                folder.event({"event": "warning", "text": text})
-                tell({"event": "warning", "text": text})
-            fed.restore(last.memories)
-            return drive(method, population, fed, how, tell, folder, last.state, facts)
-        finally:
-            folder.release()
-    folder = RunFolder.create(Path(out), text, keep=how.keep)
-    try:
-        return drive(method, population, fed, how, tell, folder, None, facts)
-    finally:
-        folder.release()
+    else:
+        folder, last = RunFolder.create(Path(out), text, keep=how.keep), None
+    with folder:
+        if last is None:
+            return drive(method, population, fed, how, tell, folder, None, facts)
+        for warning in changes(facts, last.notes):
+            folder.event({"event": "warning", "text": warning})
+            tell({"event": "warning", "text": warning})
+        fed.restore(last.memories)
+        return drive(method, population, fed, how, tell, folder, last.state, facts)
 
 
 def drive(
