@@ -38,19 +38,26 @@ def test_one_centre_is_the_average_of_the_personal_models() -> None:
 
 
 def test_one_anchor_pulls_like_all_centres() -> None:
-    fed = federation()
     m = FedSoft(lam=0.3)
     rng = stream(0, "anchor")
     u = torch.rand(2, 3, generator=rng).double()
     centres, w = torch.randn(3, 5, generator=rng).double(), torch.randn(5, generator=rng).double()
-    state = State(centres, torch.zeros(8, dtype=torch.long)).hold(importance=u)
+    state = State(centres, torch.zeros(8, dtype=torch.long), round=1).hold(importance=u)
     sent = m.pull(state, torch.tensor([0, 1]))
     for i in range(2):
         g = torch.zeros(5).double()
         pull(g, w, sent["anchor"][i], float(sent["prox"][i]))
         expected = 0.3 * sum(u[i, s] * (w - centres[s]) for s in range(3))
         torch.testing.assert_close(g, expected)
-    assert len(fed.clients) == 8
+
+
+def test_random_centres_do_not_pull() -> None:
+    pair = []
+    for lam in (0.0, 9.0):
+        fed = federation()
+        states(FedSoft(WHOLE, clusters=2, lam=lam), fed, 1)
+        pair.append(fed.memory)
+    assert all(torch.equal(pair[0][i]["private"], pair[1][i]["private"]) for i in range(8))
 
 
 def test_a_strong_pull_holds_personal_models_at_the_centre() -> None:

@@ -73,11 +73,13 @@ class FedSoft:
 
         The local objective adds (lam/2) sum_s u_s |w - c_s|^2, whose gradient is
         lam sum_s u_s (w - c_s) = lam U (w - cbar), with U = sum_s u_s and cbar the mean of the
-        centres by u: one anchor does what S centres do.
+        centres by u: one anchor does what S centres do. In the first round nothing pulls: the
+        centres are random networks, and half-way to one of them is a worse start than none.
         """
         u = state.memory["importance"][cohort]  # (m, S)
         U = u.sum(1)
-        return {"anchor": mix(u / U[:, None], state.models), "prox": self.lam * U}
+        lam = self.lam if state.round else 0.0
+        return {"anchor": mix(u / U[:, None], state.models), "prox": lam * U}
 
     def place(self, state: State, fed: Federation) -> State:
         """A newcomer weighs the centres and trains once from their mean, by those weights."""
