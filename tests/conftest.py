@@ -7,8 +7,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import settings
 
 torch.set_num_threads(1)
+# The same examples every time, and no deadline: a busy machine must not make a test fail.
+settings.register_profile("coterie", deadline=None, derandomize=True)
+settings.load_profile("coterie")
 
 SIBLING = Path(__file__).parents[2] / "shared" / "data"
 

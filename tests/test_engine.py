@@ -71,6 +71,15 @@ def test_bytes_are_what_crossed() -> None:
     assert entry.up.tolist() == [4 * head + 4] * 3
 
 
+def test_the_order_in_which_answers_arrive_changes_nothing() -> None:
+    fed = federation()
+    got = {i: Reply(torch.full((3,), float(i)), {"loss": torch.tensor(1.0 * i)}) for i in range(8)}
+    there, back = fed.gather(got), fed.gather(dict(reversed(got.items())))
+    assert torch.equal(there.clients, back.clients)
+    assert torch.equal(there.values, back.values)
+    assert torch.equal(there.extra["loss"], back.extra["loss"])
+
+
 def test_replies_refuse_disorder() -> None:
     with pytest.raises(ValueError, match="increasing client order"):
         Replies(torch.tensor([1, 0]), torch.zeros(2, 1), torch.ones(2))

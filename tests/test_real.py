@@ -48,19 +48,26 @@ def test_autocfl_finds_the_rotated(real_data: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "method",
-    [AutoCFL(SOLVER, clustering="auto_cosine"), Kin(SOLVER)],
+    ("method", "rounds"),
+    [(AutoCFL(SOLVER, clustering="auto_cosine"), 6), (Kin(SOLVER), 1)],
     ids=["auto_cosine", "kin"],
 )
-def test_direction_finds_label_groups_of_unequal_clients(real_data: Path, method: Any) -> None:
-    found = clustered(method, few(1000), f"{LABELS}+quantity", 20, 6, "cnn-f")
+def test_direction_finds_label_groups_of_unequal_clients(
+    real_data: Path, method: Any, rounds: int
+) -> None:
+    found = clustered(method, few(1000), f"{LABELS}+quantity", 20, rounds, "cnn-f")
     assert (found["clusters"], found["clusters_correct"]) == (4, 20)
 
 
 @pytest.mark.parametrize(
-    "method",
-    [AutoCFL(SOLVER), AutoCFL(SOLVER, clustering="auto_cosine"), Kin(SOLVER), CFLGT(pretrain=1)],
+    ("method", "rounds"),
+    [
+        (AutoCFL(SOLVER), 6),
+        (AutoCFL(SOLVER, clustering="auto_cosine"), 6),
+        (Kin(SOLVER), 1),
+        (CFLGT(SOLVER, pretrain=1), 2),
+    ],
     ids=["autocfl", "auto_cosine", "kin", "cflgt"],
 )
-def test_clients_alike_are_one_cluster(real_data: Path, method: Any) -> None:
-    assert clustered(method, few(500), "iid", 20, 6, "cnn-f")["clusters"] == 1
+def test_clients_alike_are_one_cluster(real_data: Path, method: Any, rounds: int) -> None:
+    assert clustered(method, few(300), "iid", 20, rounds, "cnn-f")["clusters"] == 1

@@ -127,9 +127,10 @@ def drive(
             "method": repr(method),
         }
     )
-    for note in population.notes if saved is None else ():
+    for note in (*population.notes, *peculiar(population)) if saved is None else ():
         say({"event": "warning", "text": note})
     began = clock = time.perf_counter()
+    waiting = torch.empty(0, dtype=torch.long)
     state, states = saved, run(method, fed, plan.rounds, saved)
     if saved:
         next(states)  # the state that was saved: it is measured already
@@ -152,6 +153,10 @@ def drive(
         for entry in asked:
             for i, why in entry.rejected.items():
                 say({"event": "rejected", "round": state.round, "client": names[i], "why": why})
+        if len(state.unplaced) and not torch.equal(state.unplaced, waiting):
+            waiting = state.unplaced
+            who = [names[i] for i in waiting.tolist()]
+            say({"event": "unplaced", "round": state.round, "clients": who})
         now = time.perf_counter()
         say(
             {
@@ -178,6 +183,22 @@ def drive(
         folder.summary(summary | {"seconds": seconds})
     say({"event": "done", "seconds": seconds, "folder": str(folder.path) if folder else None})
     return Result(method, population, fed, state, history, summary, folder.path if folder else None)
+
+
+def peculiar(population: Population) -> list[str]:
+    """Clients that a reader should know of: with one sample, or with one class among others."""
+    counts = population.label_counts()
+    found = {
+        "a single training sample": population.sizes == 1,
+        "a single class": ((counts > 0).sum(1) == 1) & (population.sizes > 1),
+    }
+    return [
+        f"{int(them.sum())} of {len(counts)} clients hold {what}: "
+        + ", ".join(population.names[i] for i in them.nonzero().flatten()[:10].tolist())
+        + (", ..." if them.sum() > 10 else "")
+        for what, them in found.items()
+        if them.any()
+    ]
 
 
 def headline(history: History, at: int) -> dict[str, float]:

@@ -38,6 +38,9 @@ def warning(event: Event) -> str:
     if event["event"] == "rejected":
         client = f"client {event['client']}"
         return f"warning round {event['round']}: {client} was left out, {event['why']}"
+    if event["event"] == "unplaced":
+        who = ", ".join(event["clients"][:10]) + (", ..." if len(event["clients"]) > 10 else "")
+        return f"warning round {event['round']}: without a model yet: {who}"
     return ""
 
 

@@ -183,8 +183,6 @@ def conclude(name: str, done: Done, json: bool) -> None:
         say.line(closing(name, done))
         return
     result = done.result
-    for text in result.population.notes:
-        say.label("note", text)
     say.result(table({name: done}))
     say.label("records", f"{result.folder}  (metrics.csv, clusters.csv, summary.json)")
     rounds = 2 * int(result.summary["rounds"])

@@ -14,11 +14,12 @@ from dataclasses import replace
 import torch
 from pydantic.dataclasses import dataclass
 from torch import Tensor
-from torch.nn.functional import cosine_similarity, normalize
+from torch.nn.functional import normalize
 
 from coterie.bounds import Count, Part, Share, Whole
 from coterie.distance import cosine_distance
-from coterie.grouping import auto_cut, cut_k
+from coterie.drift import lean, sides
+from coterie.grouping import auto_cut
 from coterie.merge import merge
 from coterie.methods.fedclust import equal_steps
 from coterie.mixing import mix, within
@@ -68,45 +69,32 @@ class Kin:
 
     def move(self, state: State, heads: Tensor) -> State:
         """Who has pulled to the same other cluster for long enough goes there."""
-        pull = state.memory["pull"]
-        lean = pull.new_zeros(len(pull), state.k)
-        for c in range(state.k):
-            peers = ((state.assign == c) & pull.any(1)).nonzero().flatten()
-            if len(peers):
-                there = normalize(heads - heads[c], dim=1)  # (k, h): from this cluster to each
-                cosine = normalize(pull[peers], dim=1) @ there.T  # (peers, k)
-                # What all peers do is training, not drift.
-                lean[peers] = cosine - cosine.median(0).values.clamp(min=0)
-        strength, target = lean.max(1)
+        strength, target = lean(state.memory["pull"], heads, state.assign).max(1)
         target = torch.where(strength > self.margin, target, -1)
         again = (target == state.memory["target"]) & (target >= 0)
         streak = torch.where(again, state.memory["streak"] + 1, (target >= 0).long())
         movers = (streak >= self.patience).nonzero().flatten()
-        streak[movers], signature = 0, state.memory["signature"].clone()
-        signature[movers] = 0  # of the data it had before
         return state.reassign(movers, target[movers]).hold(
-            target=target, streak=streak, signature=signature
+            target=target,
+            streak=streak.index_fill(0, movers, 0),
+            signature=state.memory["signature"].index_fill(0, movers, 0),  # of data it had before
         )
 
     def split(self, state: State) -> State:
         """A cluster whose clients pull in two unrelated directions becomes two, once that lasts."""
         pull, before = state.memory["pull"], state.memory["rift"]
-        rift = torch.zeros_like(before)  # (n,) the side each client would be on
+        rift = torch.zeros_like(before)  # (n,) the side each client would be on: 1, 2; 0: none
         for c in range(state.k):
             members = ((state.assign == c) & pull.any(1)).nonzero().flatten()
-            if len(members) < 4:
+            labels, alike = sides(pull[members])
+            if alike > self.unrelated:
                 continue
-            sides = cut_k(cosine_distance(pull[members]), 2)
-            here, there = (pull[members[sides == side]].mean(0) for side in (0, 1))
-            if sides.bincount().min() < 2 or cosine_similarity(here, there, dim=0) > self.unrelated:
+            if not torch.equal(before[members], labels + 1):
+                rift[members] = labels + 1
                 continue
-            if torch.equal(before[members], sides + 1):
-                leaving = members[sides == 1]
-                models = torch.cat([state.models, state.models[c : c + 1]])
-                state = replace(state, models=models)
-                state = state.reassign(leaving, torch.full_like(leaving, state.k - 1))
-            else:
-                rift[members] = sides + 1
+            leaving = members[labels == 1]
+            grown = replace(state, models=torch.cat([state.models, state.models[c : c + 1]]))
+            state = grown.reassign(leaving, torch.full_like(leaving, state.k))
         return state.hold(rift=rift)
 
     def place(self, state: State, fed: Federation) -> State:
