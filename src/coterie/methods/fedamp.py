@@ -80,7 +80,7 @@ class FedAMP:
 class HeurFedAMP(FedAMP):
     """FedAMP with attention by angle, which means more than distance between deep networks."""
 
-    sigma: Positive = 25.0  # how much an angle matters: xi_ij grows as exp(sigma cos)
+    sigma: Positive = 100.0  # how much an angle matters: xi_ij grows as exp(sigma cos)
     self_weight: Part | None = None  # xi_ii; not set: as much as a client gets on average, 1/n
 
     def attention(self, w: Tensor) -> tuple[Tensor, float]:

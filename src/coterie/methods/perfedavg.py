@@ -70,8 +70,8 @@ class HessianFree(Task):
 class PerFedAvg(FedAvg):
     """FedAvg with MAML's local objective: the loss after one gradient step of rate alpha."""
 
-    solver: Solver = Solver(lr=0.001, steps=10, batch=40)  # its lr is beta, the outer rate
-    fraction: Share = 0.2  # of clients drawn in a round
+    solver: Solver = Solver(lr=0.001, momentum=0.5, epochs=10, batch=10)  # lr: beta, the outer rate
+    fraction: Share = 0.1  # of clients drawn in a round
     alpha: NonNegative = 0.01  # rate of the inner step, and of the step before the test
     order: Literal["first", "hessian-free"] = "first"  # first: leave the second derivatives out
     delta: Positive = 1e-3  # width of the difference that replaces them, if they are not left out
