@@ -1,7 +1,8 @@
 """Who finds the planted groups: writes docs/planted.md. Run it with `make planted`.
 
-Digits among 20 clients; two tables. The first asks of the methods that look for clusters how many
-clients they place correctly, over five seeds. The second gives the accuracy of every method.
+Digits among 20 clients; three tables. The first asks of the methods that look for clusters how many
+clients they place correctly. The second gives the accuracy of every method. The third lets clients
+change their group while training. `--tables` writes only some of them anew.
 """
 
 from __future__ import annotations
@@ -42,10 +43,13 @@ TOLD: dict[str, dict[str, Any]] = {
 }
 
 
-def run(method: Any, kind: str, seed: int, rounds: int, model: str) -> dict[str, Any]:
+def run(
+    method: Any, kind: str, seed: int, rounds: int, model: str, every: int | None = None
+) -> dict[str, Any]:
     """The summary of one run."""
     clients = ct.partition("digits", kind, clients=20, seed=seed, public=1)
-    return dict(ct.fit(method, clients, model, rounds=rounds, every=rounds, seed=seed).summary)
+    every = every or rounds
+    return dict(ct.fit(method, clients, model, rounds=rounds, every=every, seed=seed).summary)
 
 
 def clustering(seeds: int, model: str) -> list[str]:
@@ -94,43 +98,53 @@ def accuracy(seeds: int, rounds: int, model: str) -> list[str]:
     return lines
 
 
+def drift(seeds: int, model: str) -> list[str]:
+    """The table of who notices that four of the clients have changed their group."""
+    kinds = {"labels": "label-groups", "rotation": "rotation", "permutation": "permutation"}
+    methods: dict[str, Any] = {
+        "kin": ct.Kin(SOLVER),
+        "kin, look = 0": ct.Kin(SOLVER, look=0),
+        "fedclust": ct.FedClust(SOLVER, fraction=1.0),
+        "ifca, clusters = 4": ct.IFCA(SOLVER, clusters=4),
+    }
+    lines = [f"| method | {' | '.join(kinds)} |", "|---" * (len(kinds) + 1) + "|"]
+    for name, method in methods.items():
+        cells = []
+        for kind in kinds.values():
+            ends = [run(method, f"{kind}+drift:10", s, 24, model, every=1) for s in range(seeds)]
+            took = [e["clusters"]["rounds_to_recover"] for e in ends]
+            right = statistics.mean(e["clusters"]["clusters_correct"] for e in ends)
+            mean = 100 * statistics.mean(e[e["stage"]]["accuracy_mean"] for e in ends)
+            rounds = ", ".join("never" if t is None else str(t) for t in took)
+            cells.append(f"{rounds}; {right:.1f} of 20; {mean:.1f}")
+        print(f"{name:20} {cells}", file=sys.stderr, flush=True)
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return lines
+
+
 def main() -> None:
-    """Write the page."""
+    """Write the page, or some of its tables."""
     options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--tables", nargs="+", default=["clustering", "accuracy", "drift"])
     options.add_argument("--seeds", type=int, default=5)
     options.add_argument("--accuracy-seeds", type=int, default=2)
+    options.add_argument("--drift-seeds", type=int, default=3)
     options.add_argument("--rounds", type=int, default=20)
     options.add_argument("--model", default="dnn2")
     given = options.parse_args()
     torch.set_num_threads(1)
-    text = [
-        "# Planted groups",
-        "",
-        f"Written by `make planted` with coterie {ct.__version__}, torch {torch.__version__}: the "
-        f"digits of scikit-learn among 20 clients, network `{given.model}`, local training "
-        f"{SOLVER.epochs} epochs of batches of {SOLVER.batch} at rate {SOLVER.lr}, the same for "
-        "every method.",
-        "",
-        "## Who is placed correctly",
-        "",
-        f"Mean over {given.seeds} seeds of the clients in the right cluster (best one-to-one match)"
-        ", of the adjusted Rand index, and the range of the number of clusters. The label groups "
-        "are 0-2, 3-6, 4-9 and 0-9, which overlap; rotations are by 0, 90, 180 and 270 degrees. "
-        "On IID data one cluster is right.",
-        "",
-        *clustering(given.seeds, given.model),
-        "",
-        "## Accuracy of every method",
-        "",
-        f"After {given.rounds} rounds with everybody taking part, balanced: mean over clients in "
-        f"percent and, in brackets, the worst client; mean of {given.accuracy_seeds} seeds. "
-        "Methods that want a number of clusters are told the true one, 4. Each client is tested "
-        "as its method is meant to be used (after adaptation, where there is one).",
-        "",
-        *accuracy(given.accuracy_seeds, given.rounds, given.model),
-        "",
-    ]
-    PAGE.write_text("\n".join(text))
+    make = {
+        "clustering": lambda: clustering(given.seeds, given.model),
+        "accuracy": lambda: accuracy(given.accuracy_seeds, given.rounds, given.model),
+        "drift": lambda: drift(given.drift_seeds, given.model),
+    }
+    page = PAGE.read_text()
+    for name in given.tables:
+        before, rest = page.split(f"<!-- {name} -->\n")
+        after = rest.split("<!-- end -->", 1)[1]
+        table = "\n".join(make[name]())
+        page = f"{before}<!-- {name} -->\n\n{table}\n\n<!-- end -->{after}"
+    PAGE.write_text(page)
 
 
 if __name__ == "__main__":
