@@ -14,6 +14,7 @@ import torch
 from coterie.data.population import Population
 from coterie.errors import CheckpointError
 from coterie.history import from_csv
+from coterie.methods import find
 from coterie.methods.fedavg import FedAvg, FedAvgFT
 from coterie.methods.fedclust import FedClust
 from coterie.solver import Solver
@@ -105,3 +106,12 @@ def test_peculiar_clients_are_told_by_name(tmp_path: Path) -> None:
     told = [str(e["text"]) for e in events if e["event"] == "warning"]
     assert "1 of 4 clients hold a single training sample: 1" in told
     assert "1 of 4 clients hold a single class: 2" in told
+
+
+@pytest.mark.parametrize("name", ["local", "fedavg-ft", "ditto", "fedrep", "fedclust", "dapfl"])
+def test_the_model_of_a_client_is_the_one_whose_accuracy_is_told(name: str) -> None:
+    method = find(name)(solver=SOLVER)  # type: ignore[call-arg]
+    result = fit(method, people(), network(), rounds=3)
+    for i, client in enumerate(result.population):
+        right = (result.model(i)(client.x_test).argmax(1) == client.y_test).double().mean()
+        assert float(right) == result.accuracy[i]

@@ -22,7 +22,7 @@ from coterie.layout import Layout
 from coterie.result import PerClient, Result
 from coterie.rng import stream
 from coterie.score import Score, accuracy_and_loss
-from coterie.solver import Solver, own_row
+from coterie.solver import Solver
 from coterie.types import Asked, Method, Reply, State
 
 
@@ -93,11 +93,10 @@ class Settle(Score):
         rng: torch.Generator,
     ) -> Reply:
         """Test, train, test."""
-        given = adapted = own_row(client, models, self.private, layout)
-        if self.adapt:
-            adapted, _ = self.adapt.descend(client, given, layout, rng)
-        scores = [accuracy_and_loss(row, client, layout) for row in (given, adapted)]
-        return Reply(torch.stack(scores), {"models": torch.stack([given, adapted])})
+        given, *_ = rows = self.rows(client, models, layout, rng)
+        shown = torch.stack([given, rows[-1]])
+        scores = [accuracy_and_loss(row, client, layout) for row in shown]
+        return Reply(torch.stack(scores), {"models": shown})
 
 
 def adaptation(method: Method, epochs: int) -> Solver | None:

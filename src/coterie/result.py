@@ -13,6 +13,7 @@ from torch import nn
 from coterie import metrics
 from coterie.data.population import Population
 from coterie.history import History
+from coterie.score import Held
 from coterie.types import Engine, Method, State
 
 if TYPE_CHECKING:
@@ -77,9 +78,14 @@ class Result:
         return {self.fed.names[i]: int(self.state.assign[i]) for i in self.state.placed.tolist()}
 
     def model(self, client: int | str) -> nn.Module:
-        """The model a client holds, as a plain module in evaluation mode."""
+        """The model a client uses, as a plain module: its own layers, and adapted, where it is so.
+
+        It is the one whose accuracy is reported last: the same draws make it again.
+        """
         i = client if isinstance(client, int) else list(self.fed.names).index(client)
-        return self.fed.layout.module(self.state.of(torch.tensor([i]))[0])
+        then = self.fed.at(self.state.round, "evaluate")
+        held = then.ask(torch.tensor([i]), Held(self.method.score), self.state)
+        return self.fed.layout.module(held.values[0])
 
     def place(self, newcomers: Given | Sequence[Given], epochs: int = 5) -> Placement:
         """Give newcomers a model and let each adapt it: a `Client`, (x, y), with its test set, or

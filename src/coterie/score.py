@@ -55,9 +55,37 @@ class Score(Task):
         rng: torch.Generator,
     ) -> Reply:
         """Test on the client."""
-        row = own_row(client, models, self.private, layout)
-        rows = [accuracy_and_loss(row, client, layout)]
+        rows = self.rows(client, models, layout, rng)
+        return Reply(torch.stack([accuracy_and_loss(row, client, layout) for row in rows]))
+
+    def rows(
+        self, client: Client, models: Tensor, layout: Layout, rng: torch.Generator
+    ) -> list[Tensor]:
+        """(P,) for each stage: what the client holds, and what its adaptation makes of it."""
+        rows = [own_row(client, models, self.private, layout)]
         if self.adapt:
-            adapted, _ = self.adapt.descend(client, row, layout, rng)
-            rows.append(accuracy_and_loss(adapted, client, layout))
-        return Reply(torch.stack(rows))
+            rows.append(self.adapt.descend(client, rows[0], layout, rng)[0])
+        return rows
+
+
+@dataclass(frozen=True)
+class Held(Task):
+    """The very model that `score` tests last, for whoever owns the client: (P,)."""
+
+    score: Score = Score()
+
+    @property
+    def download(self) -> str:
+        """As for the test."""
+        return self.score.download
+
+    def __call__(
+        self,
+        client: Client,
+        models: Tensor,
+        sent: Mapping[str, Tensor],
+        layout: Layout,
+        rng: torch.Generator,
+    ) -> Reply:
+        """Make it again."""
+        return Reply(self.score.rows(client, models, layout, rng)[-1])
