@@ -107,6 +107,12 @@ def test_columns_that_do_not_learn_keep_their_bits(train: str) -> None:
     assert not torch.isclose(after[~still], layout.initial[~still]).any()
 
 
+def test_epochs_that_are_sent_come_before_steps() -> None:
+    solver, who = Solver(lr=0.1, batch=8, epochs=3), client(1, 8)
+    told = row_after(replace(solver, epochs=1, steps=2), network(), who, epochs=torch.tensor(3))
+    assert torch.equal(told, row_after(solver, network(), who))
+
+
 def test_only_the_columns_asked_for_are_sent_back() -> None:
     layout = Layout(network())
     solver = Solver(lr=0.1, batch=8)

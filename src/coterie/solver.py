@@ -165,7 +165,7 @@ class Solver(Task):
             self.batch or len(client),
             rng,
             epochs=self.epochs if epochs is None else epochs,
-            steps=self.steps,
+            steps=self.steps if epochs is None else 0,  # a client's own epochs come first
             least=2 if layout.has_batch_norm else 1,
         ):
             yield client.x[i], client.y[i]
