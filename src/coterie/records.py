@@ -97,10 +97,14 @@ class RunFolder:
         storage.make_folder(path / "checkpoints")
         run = cls(path, keep=keep)
         run.hold()
-        run.sweep()
-        storage.replace_file(path / "run.toml", settings.encode())
-        run.metrics = Table(path / "metrics.csv", history.HEADER)
-        run.clusters = Table(path / "clusters.csv", "round,client,cluster,group\n")
+        try:
+            run.sweep()
+            storage.replace_file(path / "run.toml", settings.encode())
+            run.metrics = Table(path / "metrics.csv", history.HEADER)
+            run.clusters = Table(path / "clusters.csv", "round,client,cluster,group\n")
+        except BaseException:
+            run.release()
+            raise
         return run
 
     @classmethod
