@@ -64,8 +64,11 @@ def grouped(state: State, before: Tensor | None, truth: Tensor | None) -> list[R
         found["clusters_correct"] = float(metrics.clusters_correct(known, labels))
         found["ari"] = metrics.adjusted_rand(known, labels)
         found["nmi"] = metrics.nmi(known, labels)
-    if "distance" in state.memory and len(state.memory["distance"]) == len(state.assign):
-        found["silhouette"] = float(silhouette(state.memory["distance"][placed][:, placed], labels))
+    D = state.memory.get("distance")
+    if D is not None and len(D) == len(state.assign):
+        there = placed[~D.diagonal()[placed].isnan()]  # who missed the clustering call has no row
+        if len(there):
+            found["silhouette"] = float(silhouette(D[there][:, there], state.assign[there]))
     # What a method tells of itself: how sure a cut was, whether a guard stepped in.
     found |= {
         name.removeprefix("report_"): float(t)

@@ -139,6 +139,15 @@ def test_autocfl_sends_the_epochs_down_and_the_loss_up() -> None:
     assert (asked.up == 4 * fed.layout.size + 4).all()
 
 
+@pytest.mark.parametrize("guarded", ["update_cosine", "none"])
+def test_autocfl_tells_what_its_guard_saw(guarded: str) -> None:
+    """Clients that are their own clusters by the literal vote are no structure, guard or not."""
+    state = end(AutoCFL(SOLVER, guard=guarded, literal=True), federation(12, 1), 6)
+    assert state.memory["report_guard_silhouette"] < 0.25
+    assert state.memory["report_guard_kept"] == 0
+    assert (state.k == 1) == (guarded != "none")
+
+
 def test_autocfl_finds_the_planted_groups() -> None:
     state = end(AutoCFL(SOLVER), federation(), 6)
     assert state.assign.tolist() == [0, 0, 0, 0, 1, 1, 1, 1]

@@ -90,7 +90,7 @@ class AutoCFL:
             distance=spread(M, w.clients, len(fed.clients)),
             pretrained=state.models[:1],
             report_guard_silhouette=torch.tensor(seen.silhouette),
-            report_guard_kept=torch.tensor(float(torch.equal(labels, seen.labels) and seen.kept)),
+            report_guard_kept=torch.tensor(float(seen.kept)),
         )
 
     def place(self, state: State, fed: Federation) -> State:
