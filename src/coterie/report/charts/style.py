@@ -1,0 +1,76 @@
+"""What all charts share: one colour for one cluster everywhere, escaped text, a quiet layout."""
+
+from __future__ import annotations
+
+import colorsys
+import html
+from collections.abc import Mapping
+from typing import Any
+
+# Okabe and Ito's palette, darkened or lightened until every colour reads on white and on black.
+PALETTE = (
+    "#0077bb",  # blue
+    "#ee7733",  # orange
+    "#009988",  # teal
+    "#cc3399",  # magenta
+    "#b8960c",  # mustard
+    "#33aadd",  # sky
+    "#cc4444",  # red
+    "#7a6fd0",  # violet
+    "#6a9a3a",  # olive
+    "#8c7062",  # brown
+)
+QUIET = "#8a93a3"  # what belongs to no cluster
+SCALE = "Viridis"  # in order for every kind of colour vision, and in print
+
+
+class Absent(Exception):  # noqa: N818  it is not an error: a run need not have everything
+    """Why a chart cannot be drawn for a run."""
+
+
+def colour(cluster: int) -> str:
+    """The colour of a cluster, the same in every chart; as many as one asks for.
+
+    >>> colour(0), colour(-1) == QUIET, len({colour(i) for i in range(60)})
+    ('#0077bb', True, 60)
+    """
+    if cluster < 0:
+        return QUIET
+    if cluster < len(PALETTE):
+        return PALETTE[cluster]
+    hue = (cluster * 0.618034) % 1  # the golden ratio never comes near the same hue soon again
+    light = (0.42, 0.55, 0.66)[cluster % 3]
+    r, g, b = (round(255 * c) for c in colorsys.hls_to_rgb(hue, light, 0.55))
+    return f"#{r:02x}{g:02x}{b:02x}"
+
+
+def faded(cluster: int, share: float = 0.35) -> str:
+    """The same colour, transparent."""
+    r, g, b = (int(colour(cluster)[i : i + 2], 16) for i in (1, 3, 5))
+    return f"rgba({r},{g},{b},{share})"
+
+
+def plain(text: object, limit: int = 0) -> str:
+    """Text that a chart shows as it is: its labels understand some HTML.
+
+    >>> plain("<b>x"), plain("abcdef", 4)
+    ('&lt;b&gt;x', 'abc…')
+    """
+    words = str(text)
+    if limit and len(words) > limit:
+        words = words[: limit - 1] + "…"
+    return html.escape(words, quote=False)
+
+
+def figure(**layout: Any) -> Any:
+    """An empty figure in our layout."""
+    import plotly.graph_objects as go
+
+    base: Mapping[str, Any] = {
+        "template": "none",
+        "height": 380,
+        "margin": {"l": 64, "r": 24, "t": 24, "b": 52},
+        "hoverlabel": {"namelength": -1},
+        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+    }
+    return go.Figure(layout={**base, **layout})
