@@ -20,7 +20,7 @@ from coterie import affinity, distance, grouping, metrics, mixing, voting
 from coterie.client import Client
 from coterie.layout import Layout
 from coterie.methods.scaffold import variate
-from coterie.solver import Solver, momentum_step, pull
+from coterie.solver import Descent, Solver, momentum_step, pull
 
 FILE = Path(__file__).with_name("golden.json")
 
@@ -186,7 +186,7 @@ def personalise(W: Any, b: Any, X: Any, y: Any, eta: float, steps: int) -> dict[
     layout = logistic(W, b)
     client = Client(t(X), i(y), t(X), i(y))
     solver = Solver(lr=eta, steps=steps, batch=0)
-    row, _ = solver.descend(client, layout.initial, layout, torch.Generator())
+    row, _ = Descent(solver, client, layout.initial, torch.Generator()).alone(layout)
     return shaped(row, layout, "W", "b")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from coterie.client import Client
-from coterie.engine.serial import Serial
+from coterie.engine.serial import Question, Serial
 from coterie.layout import Layout
 from coterie.rng import stream
 from coterie.types import Replies, Reply, State, Task
@@ -64,20 +63,21 @@ def same(a: State, b: State) -> bool:
 class Wire(Serial):
     """Everything crosses as bytes: tasks as text, tensors as copies."""
 
-    def deliver(
-        self, i: int, task: Task, models: Tensor, sent: Mapping[str, Tensor], call: int
-    ) -> Reply:
-        def copied(t: Tensor) -> Tensor:
-            return torch.from_numpy(t.detach().numpy().copy())
+    def payload(self, question: Question, j: int) -> tuple[Tensor, dict[str, Tensor]]:
+        models, sent = super().payload(question, j)
+        return copied(models), {k: copied(v) for k, v in sent.items()}
 
-        reply = super().deliver(
-            i, decode(encode(task)), copied(models), {k: copied(v) for k, v in sent.items()}, call
-        )
+    def deliver(self, question: Question, j: int) -> Reply:
+        reply = super().deliver(replace(question, task=decode(encode(question.task))), j)
         return Reply(
             copied(reply.value),
             {k: copied(v) for k, v in reply.extra.items()},
             {k: copied(v) for k, v in reply.keep.items()},
         )
+
+
+def copied(t: Tensor) -> Tensor:
+    return torch.from_numpy(t.detach().numpy().copy())
 
 
 class Flaky(Serial):

@@ -38,6 +38,7 @@ _MODULES = {
     "coterie.newcomers": ["Placement"],
     "coterie.inspection": ["Inspection", "inspect"],
     "coterie.experiment": ["open_run", "resume"],
+    "coterie.trackers": ["track"],
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 _HOME |= {e.cls: f"coterie.methods.{e.path.split(':')[0]}" for e in METHODS.values()}

@@ -173,6 +173,11 @@ OWN = {
         "The method compares models on samples that the server holds.",
         "Set data.public to 1 or more: samples of each class, set aside for the server.",
     ),
+    "C045": Code(
+        "a tracker that cannot be used",
+        "No tracker has this name, or the package it writes with is not installed.",
+        "Install the extra that the message names, or leave it out: output.trackers=[].",
+    ),
     "K001": Code(
         "no usable checkpoint",
         "The run stopped before its first round was saved, or every checkpoint is damaged.",

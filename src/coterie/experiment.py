@@ -25,6 +25,7 @@ from coterie.methods import find
 from coterie.records import expect_run
 from coterie.result import Result, summarise
 from coterie.rng import address
+from coterie.trackers import track
 from coterie.training import Listener, changes, fit
 from coterie.types import Method
 
@@ -120,25 +121,32 @@ def go(config: Config, out: Path, on_event: Listener | None, *, resume: bool = F
     settings = configs.resolved(config)
     if resume and (out / "run.toml").read_text() != settings:
         storage.replace_file(out / "run.toml", settings.encode())
-    return fit(
-        method(config),
-        clients,
-        config.model.name,
-        rounds=config.train.rounds,
-        seed=config.seed,
-        head=config.model.head,
-        model_options=model_options(config),
-        engine=config.engine.name,
-        out=out,
-        resume=resume,
-        settings=settings,
-        on_event=on_event,
-        every=config.evaluate.every,
-        last_k=config.evaluate.last_k,
-        target=config.evaluate.target,
-        checkpoint_every=config.output.checkpoint_every,
-        keep=config.output.keep,
+    listener = track(
+        config.output.trackers,
+        out,
+        settings=flat(tomllib.loads(settings)),
+        then=on_event or (lambda event: None),
     )
+    with listener:
+        return fit(
+            method(config),
+            clients,
+            config.model.name,
+            rounds=config.train.rounds,
+            seed=config.seed,
+            head=config.model.head,
+            model_options=model_options(config),
+            engine=config.engine.name,
+            out=out,
+            resume=resume,
+            settings=settings,
+            on_event=listener,
+            every=config.evaluate.every,
+            last_k=config.evaluate.last_k,
+            target=config.evaluate.target,
+            checkpoint_every=config.output.checkpoint_every,
+            keep=config.output.keep,
+        )
 
 
 def population(config: Config) -> Population:

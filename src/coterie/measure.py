@@ -51,6 +51,18 @@ def traffic(state: State, asked: Sequence[Asked], names: Sequence[str]) -> list[
     return rows
 
 
+def questions(asked: Sequence[Asked]) -> dict[str, dict[str, float]]:
+    """What was asked, task by task: of how many, the bytes each way, the time of all together."""
+    found: dict[str, dict[str, float]] = {}
+    for a in asked:
+        sums = found.setdefault(a.task, {"clients": 0, "down": 0, "up": 0, "seconds": 0.0})
+        sums["clients"] += len(a.clients)
+        sums["down"] += int(a.down.sum())
+        sums["up"] += int(a.up.sum())
+        sums["seconds"] = round(sums["seconds"] + a.seconds, 4)
+    return found
+
+
 def grouped(state: State, before: Tensor | None, truth: Tensor | None) -> list[Row]:
     """How many clusters there are, how they fit the planted groups, and who moved."""
     placed = state.placed

@@ -14,6 +14,7 @@ from pydantic.dataclasses import dataclass as checked
 from torch import Tensor, nn
 
 from coterie.client import Client
+from coterie.course import Course, logits
 from coterie.data.dataset import Data, Scaler
 from coterie.data.population_given import Given, quarters, unfit
 from coterie.engine.serial import Serial
@@ -84,18 +85,21 @@ class Settle(Score):
     The reply is (2, 2) as that of `Score`, the rows alike where nothing adapts; `models` (2, P).
     """
 
-    def __call__(
+    def course(
         self,
         client: Client,
         models: Tensor,
         sent: Mapping[str, Tensor],
         layout: Layout,
         rng: torch.Generator,
-    ) -> Reply:
+    ) -> Course[Reply]:
         """Test, train, test."""
-        given, *_ = rows = self.rows(client, models, layout, rng)
+        given, *_ = rows = yield from self.rows(client, models, layout, rng)
         shown = torch.stack([given, rows[-1]])
-        scores = [accuracy_and_loss(row, client, layout) for row in shown]
+        scores = []
+        for row in shown:
+            said = yield from logits(row, client.x_test)
+            scores.append(accuracy_and_loss(said, client.y_test))
         return Reply(torch.stack(scores), {"models": shown})
 
 

@@ -10,23 +10,23 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from coterie.client import Client
+from coterie.course import Course, Paced, logits
 from coterie.layout import Layout
 from coterie.solver import Solver, own_row
-from coterie.types import Reply, Task
+from coterie.types import Reply
 
 
-def accuracy_and_loss(row: Tensor, client: Client, layout: Layout) -> Tensor:
-    """(2,) float64: the share of the client's test samples that are right, and their mean loss.
+def accuracy_and_loss(logits: Tensor, y: Tensor) -> Tensor:
+    """(2,) float64: the share of a client's test samples that are right, and their mean loss.
 
     Both are NaN for a client without test samples: it has no accuracy, which is not accuracy 0.
     """
-    logits = layout.predict(row, client.x_test)
-    right = (logits.argmax(1) == client.y_test).double().mean()
-    return torch.stack([right, F.cross_entropy(logits, client.y_test).double()])
+    right = (logits.argmax(1) == y).double().mean()
+    return torch.stack([right, F.cross_entropy(logits, y).double()])
 
 
 @dataclass(frozen=True)
-class Score(Task):
+class Score(Paced):
     """Test the model a client holds; with `adapt`, also what becomes of it after local training.
 
     The reply is (stages, 2): a row (accuracy, loss) for each stage. Adaptation happens on a copy
@@ -46,30 +46,34 @@ class Score(Task):
         """The names of the rows of the reply."""
         return ("before", "after") if self.adapt else ("before",)
 
-    def __call__(
+    def course(
         self,
         client: Client,
         models: Tensor,
         sent: Mapping[str, Tensor],
         layout: Layout,
         rng: torch.Generator,
-    ) -> Reply:
+    ) -> Course[Reply]:
         """Test on the client."""
-        rows = self.rows(client, models, layout, rng)
-        return Reply(torch.stack([accuracy_and_loss(row, client, layout) for row in rows]))
+        stages = []
+        for row in (yield from self.rows(client, models, layout, rng)):
+            said = yield from logits(row, client.x_test)
+            stages.append(accuracy_and_loss(said, client.y_test))
+        return Reply(torch.stack(stages))
 
     def rows(
         self, client: Client, models: Tensor, layout: Layout, rng: torch.Generator
-    ) -> list[Tensor]:
+    ) -> Course[list[Tensor]]:
         """(P,) for each stage: what the client holds, and what its adaptation makes of it."""
         rows = [own_row(client, models, self.private, layout)]
         if self.adapt:
-            rows.append(self.adapt.descend(client, rows[0], layout, rng)[0])
+            adapted, _ = yield from self.adapt.trained(client, rows[0], rng)
+            rows.append(adapted)
         return rows
 
 
 @dataclass(frozen=True)
-class Held(Task):
+class Held(Paced):
     """The very model that `score` tests last, for whoever owns the client: (P,)."""
 
     score: Score = Score()
@@ -79,13 +83,14 @@ class Held(Task):
         """As for the test."""
         return self.score.download
 
-    def __call__(
+    def course(
         self,
         client: Client,
         models: Tensor,
         sent: Mapping[str, Tensor],
         layout: Layout,
         rng: torch.Generator,
-    ) -> Reply:
+    ) -> Course[Reply]:
         """Make it again."""
-        return Reply(self.score.rows(client, models, layout, rng)[-1])
+        rows = yield from self.score.rows(client, models, layout, rng)
+        return Reply(rows[-1])

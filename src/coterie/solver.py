@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from itertools import repeat
 from typing import Literal
@@ -13,9 +14,12 @@ from torch.nn import functional as F
 
 from coterie.bounds import Count, Decay, NonNegative, Positive, Whole
 from coterie.client import Client
+from coterie.course import Course, Paced, logits
 from coterie.layout import Layout
 from coterie.mount import Mounted
-from coterie.types import Reply, Task
+from coterie.types import Reply
+
+Batch = tuple[Tensor, Tensor]  # samples and labels
 
 
 def momentum_step(w: Tensor, g: Tensor, v: Tensor, lr: float, momentum: float) -> None:
@@ -68,7 +72,7 @@ def batches(
 
 
 @dataclass(frozen=True)
-class Solver(Task):
+class Solver(Paced):
     """SGD on the client's own data, starting from the model it is sent.
 
     What may be sent beside the model: `anchor`, the point the proximal term pulls to (default: the
@@ -95,26 +99,25 @@ class Solver(Task):
         """Everything the client does not hold itself."""
         return "none" if self.continues else f"~{self.private}"
 
-    def __call__(
+    def course(
         self,
         client: Client,
         models: Tensor,
         sent: Mapping[str, Tensor],
         layout: Layout,
         rng: torch.Generator,
-    ) -> Reply:
+    ) -> Course[Reply]:
         """Train, keep what is private, and send back the columns asked for."""
-        w, taken = self.descend(
+        w, taken = yield from self.trained(
             client,
             sent.get("start", self.start(client, models, layout)),
-            layout,
             rng,
             anchor=sent.get("anchor"),
             epochs=int(sent["epochs"]) if "epochs" in sent else None,
         )
         extra: dict[str, Tensor] = {}
         if "loss" in self.report:
-            extra["loss"] = F.cross_entropy(layout.predict(w, client.x), client.y)
+            extra["loss"] = F.cross_entropy((yield from logits(w, client.x)), client.y)
         if "steps" in self.report:
             extra["steps"] = torch.tensor(float(taken))
         keep = {}
@@ -131,34 +134,23 @@ class Solver(Task):
             return client.memory.get("model", layout.initial)
         return own_row(client, received, self.private, layout)
 
-    def descend(
+    def trained(
         self,
         client: Client,
         start: Tensor,  # (P,)
-        layout: Layout,
         rng: torch.Generator,
         *,
         anchor: Tensor | None = None,  # (P,) what the proximal term pulls to; default: the start
         shift: Tensor | None = None,  # (trainable,) added to every gradient
         epochs: int | None = None,
-    ) -> tuple[Tensor, int]:
+    ) -> Course[tuple[Tensor, int]]:
         """The trained row (P,) and the number of steps it took."""
-        net = layout.mount(start, train=self.train)
-        v = torch.zeros_like(net.grad)
-        anchor = (start if anchor is None else anchor)[: layout.trainable]
-        plan = self.plan(client, layout, rng, epochs)
-        # The inner step of MAML sees mini-batches of its own, independent of the outer ones.
-        inner = self.plan(client, layout, rng, epochs) if self.meta else repeat(None)
-        taken = 0
-        with net.drawing(rng):
-            for batch, before in zip(plan, inner, strict=False):
-                self.step(net, v, anchor, batch, before, shift)
-                taken += 1
-        return net.w.clone(), taken
+        w, taken = yield Descent(self, client, start, rng, anchor, shift, epochs)
+        return w, taken
 
     def plan(
         self, client: Client, layout: Layout, rng: torch.Generator, epochs: int | None = None
-    ) -> Iterator[tuple[Tensor, Tensor]]:
+    ) -> Iterator[Batch]:
         """The mini-batches of one training, in the order in which they are seen."""
         for i in batches(
             len(client),
@@ -175,8 +167,8 @@ class Solver(Task):
         net: Mounted,
         v: Tensor,
         anchor: Tensor,
-        batch: tuple[Tensor, Tensor],
-        inner: tuple[Tensor, Tensor] | None = None,
+        batch: Batch,
+        inner: Batch | None = None,
         shift: Tensor | None = None,
     ) -> None:
         """One step on a mini-batch, in place: gradient, terms, momentum."""
@@ -205,6 +197,40 @@ class Solver(Task):
         if net.mask is not None:
             g.mul_(net.mask)  # what does not learn must not decay or be pulled either
         momentum_step(w, g, v, self.lr, self.momentum)
+
+
+@dataclasses.dataclass(frozen=True)
+class Descent:
+    """One training of one client, from a row: the piece of work that takes nearly all the time."""
+
+    solver: Solver
+    client: Client
+    start: Tensor  # (P,)
+    rng: torch.Generator
+    anchor: Tensor | None = None  # (P,) what the proximal term pulls to; None: the start
+    shift: Tensor | None = None  # (trainable,) added to every gradient
+    epochs: int | None = None  # this client's own
+
+    def alone(self, layout: Layout) -> tuple[Tensor, int]:
+        """The trained row (P,) and the number of steps it took."""
+        solver = self.solver
+        net = layout.mount(self.start, train=solver.train)
+        v = torch.zeros_like(net.grad)
+        anchor = (self.start if self.anchor is None else self.anchor)[: layout.trainable]
+        taken = 0
+        with net.drawing(self.rng):
+            for batch, inner in self.batches(layout):
+                solver.step(net, v, anchor, batch, inner, self.shift)
+                taken += 1
+        return net.w.clone(), taken
+
+    def batches(self, layout: Layout) -> Iterator[tuple[Batch, Batch | None]]:
+        """The mini-batch of each step, and with MAML one of its own for the inner step."""
+        plan = self.solver.plan(self.client, layout, self.rng, self.epochs)
+        inner: Iterator[Batch | None] = repeat(None)
+        if self.solver.meta:
+            inner = self.solver.plan(self.client, layout, self.rng, self.epochs)
+        return zip(plan, inner, strict=False)
 
 
 def own_row(client: Client, received: Tensor, private: str, layout: Layout) -> Tensor:

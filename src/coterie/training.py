@@ -165,6 +165,7 @@ def drive(
                 "rounds": plan.rounds,
                 "seconds": round(now - clock, 4),
                 "evaluate_seconds": round(now - trained, 4),
+                "asked": measure.questions(asked),
             }
             | headline(history, state.round)
         )

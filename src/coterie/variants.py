@@ -11,14 +11,15 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from coterie.client import Client
+from coterie.course import Course, Paced
 from coterie.layout import Layout
 from coterie.signature import sample_losses, whole
 from coterie.solver import Solver, own_row
-from coterie.types import Receives, Reply, Task
+from coterie.types import Receives, Reply
 
 
 @dataclass(frozen=True)
-class Choose(Task):
+class Choose(Paced):
     """Take the model with the least loss on one's own training data, train it, and say which.
 
     With `heads`, the models differ in their heads alone, and the rest is sent once, as `body`.
@@ -33,23 +34,23 @@ class Choose(Task):
         """Every model, or every head."""
         return "head" if self.heads else "all"
 
-    def __call__(
+    def course(
         self,
         client: Client,
         models: Tensor,
         sent: Mapping[str, Tensor],
         layout: Layout,
         rng: torch.Generator,
-    ) -> Reply:
+    ) -> Course[Reply]:
         """Choose by training loss, the first among equals; then train."""
         rows = whole(models, sent, layout)
         choice = sample_losses(rows, client, layout).mean(0).argmin()
-        w, _ = self.solver.descend(client, rows[choice], layout, rng)
+        w, _ = yield from self.solver.trained(client, rows[choice], rng)
         return Reply(w, {"choice": choice})
 
 
 @dataclass(frozen=True)
-class Pulled(Task):
+class Pulled(Paced):
     """Train one's own model on, pulled to the `anchor` sent with the strength `prox` sent.
 
     The model is the client's: it remembers it, starts from it (at first the initial one, or the
@@ -59,16 +60,16 @@ class Pulled(Task):
     receives: ClassVar[Receives] = "nothing"
     solver: Solver = Solver()
 
-    def __call__(
+    def course(
         self,
         client: Client,
         models: Tensor,
         sent: Mapping[str, Tensor],
         layout: Layout,
         rng: torch.Generator,
-    ) -> Reply:
+    ) -> Course[Reply]:
         """Train, remember, send."""
         start = sent.get("start", own_row(client, models, "all", layout))
         pulled = replace(self.solver, prox=float(sent["prox"]))
-        w, _ = pulled.descend(client, start, layout, rng, anchor=sent["anchor"])
+        w, _ = yield from pulled.trained(client, start, rng, anchor=sent["anchor"])
         return Reply(w, keep={"private": w})

@@ -18,7 +18,14 @@ from coterie.cli import say
 
 CORE = ("torch", "numpy", "scipy", "scikit-learn", "safetensors", "pydantic", "typer", "rich")
 MORE = ("pillow", "plotly")
-EXTRAS = {"flower": "flwr", "ray": "ray", "hf": "datasets", "tensorboard": "tensorboard"}
+EXTRAS = {
+    "flower": "flwr",
+    "ray": "ray",
+    "hf": "datasets",
+    "tensorboard": "tensorboard",
+    "mlflow": "mlflow-skinny",
+    "wandb": "wandb",
+}
 
 
 class Finding(NamedTuple):

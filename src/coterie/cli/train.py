@@ -37,6 +37,9 @@ def run(
     seed: Annotated[int | None, typer.Option(help="seed")] = None,
     engine: Annotated[str | None, typer.Option(help="engine.name")] = None,
     out: Annotated[Path | None, typer.Option(help="The folder of the run.")] = None,
+    track: Annotated[
+        list[str] | None, typer.Option(help="output.trackers: tensorboard, mlflow, wandb.")
+    ] = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -55,6 +58,7 @@ def run(
         "train.rounds": rounds,
         "seed": seed,
         "engine.name": engine,
+        "output.trackers": track or None,
     }
     file, given = sort(settings or [])
     given += [(key, value) for key, value in flags.items() if value is not None]

@@ -112,6 +112,7 @@ class Output:
     dir: str = "runs/{date}_{method}"  # the folder; {date}, {method} and {seed} are filled in
     checkpoint_every: Count = 1  # rounds between two checkpoints
     keep: Count = 2  # how many checkpoints are kept
+    trackers: tuple[Literal["tensorboard", "mlflow", "wandb"], ...] = ()  # told of every round
 
 
 @dataclass(frozen=True)

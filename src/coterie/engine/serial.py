@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -24,6 +25,17 @@ class Changing(Protocol):
 
     def at(self, round: int) -> Any:
         """The clients of a round."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """One `ask`: what is asked of whom, with what."""
+
+    cohort: Tensor  # (m,) client ids; a place is an index into it
+    task: Task
+    state: State
+    send: Mapping[str, Tensor]  # (m, ...) or (1, ...)
+    call: int  # which `ask` of the round it is
 
 
 class Serial:
@@ -85,15 +97,14 @@ class Serial:
         """Ask each client of the cohort; count every byte; drop what is not finite, by name."""
         began = time.perf_counter()
         self.check(cohort, task, state, send)
-        call, self.calls = self.calls, self.calls + 1
-        down, up = torch.zeros(2, len(cohort), dtype=torch.long)
+        question = Question(cohort, task, state, send, self.calls)
+        self.calls += 1
+        down = torch.full_like(cohort, self.weight(question) if len(cohort) else 0)
+        up = torch.zeros_like(cohort)
         got: dict[int, Reply] = {}
         rejected: dict[int, str] = {}
-        for j, i in enumerate(cohort.tolist()):
-            models = self.payload(i, task, state)
-            sent = {name: rows[j if len(rows) > 1 else 0] for name, rows in send.items()}
-            down[j] = sum(t.nbytes for t in (models, *sent.values()))
-            reply = self.deliver(i, task, models, sent, call)
+        for j, reply in self.answers(question):
+            i = int(cohort[j])
             up[j] = sum(t.nbytes for t in (reply.value, *reply.extra.values()))
             if self.purpose == "train":
                 if fault := not_finite(reply):
@@ -132,28 +143,61 @@ class Serial:
             if len(rows) not in (1, len(cohort)):
                 raise ValueError(f"{name}: {len(rows)} rows sent to {len(cohort)} clients")
 
-    def payload(self, i: int, task: Task, state: State) -> Tensor:
-        """The models that travel to client i: its own, all, or none, and only the columns asked."""
-        if task.receives == "nothing":
-            return torch.empty(0)
-        models = state.models if task.receives == "all" else state.models[state.assign[i]]
-        return models[..., self.layout.columns(task.download)]
+    def answers(self, question: Question) -> Iterator[tuple[int, Reply]]:
+        """What each place of the cohort answers, in any order."""
+        for places in self.portions(question):
+            yield from zip(places, self.answer(question, places), strict=True)
 
-    def deliver(
-        self, i: int, task: Task, models: Tensor, sent: Mapping[str, Tensor], call: int
-    ) -> Reply:
-        """Client i's answer. Other engines replace this: they carry the same task elsewhere."""
+    def portions(self, question: Question) -> list[list[int]]:
+        """The places of the cohort, divided into what is worked on at once."""
+        return [[j] for j in range(len(question.cohort))]
+
+    def answer(self, question: Question, places: Sequence[int]) -> list[Reply]:
+        """The answers of some places of the cohort. Other engines replace this."""
+        return [self.deliver(question, j) for j in places]
+
+    def payload(self, question: Question, j: int) -> tuple[Tensor, dict[str, Tensor]]:
+        """What travels to the client at place j: models, of them the columns asked, and rows."""
+        task, state = question.task, question.state
+        sent = {name: rows[j if len(rows) > 1 else 0] for name, rows in question.send.items()}
+        if task.receives == "nothing":
+            return torch.empty(0), sent
+        own = state.assign[question.cohort[j]]
+        models = state.models if task.receives == "all" else state.models[own]
+        return models[..., self.layout.columns(task.download)], sent
+
+    def weight(self, question: Question) -> int:
+        """The bytes of what travels to each client: the same for all, for the shapes are."""
+        models, sent = self.payload(question, 0)
+        return sum(t.nbytes for t in (models, *sent.values()))
+
+    def deliver(self, question: Question, j: int) -> Reply:
+        """The answer of the client at place j of the cohort."""
+        task, client, rng = question.task, self.client(question, j), self.stream(question, j)
+        with self.blaming(client, task):
+            return task(client, *self.payload(question, j), self.layout, rng)
+
+    def client(self, question: Question, j: int) -> Client:
+        """The client at place j of the cohort, with its private memory."""
+        i = int(question.cohort[j])
         client = self.population[i]
-        if i in self.memory:
-            client = replace(client, memory=self.memory[i])
-        rng = stream(self.seed, self.purpose, self.round, call, client.name)
+        return replace(client, memory=self.memory[i]) if i in self.memory else client
+
+    def stream(self, question: Question, j: int) -> torch.Generator:
+        """The random numbers of the client at place j: by its name, wherever it is reached."""
+        name = self.names[int(question.cohort[j])]
+        return stream(self.seed, self.purpose, self.round, question.call, name)
+
+    @contextmanager
+    def blaming(self, client: Client, task: Task) -> Iterator[None]:
+        """Whatever a client's model or data raises, with the client's name."""
         try:
-            return task(client, models, sent, self.layout, rng)
+            yield
         except CoterieError:
             raise
         except Exception as cause:
             raise ClientError(
-                f"{type(cause).__name__} on client {self.names[i]}: {cause}",
+                f"{type(cause).__name__} on client {client.name}: {cause}",
                 code="U001",
                 where=f"round {self.round + 1}, {type(task).__name__}, {len(client)} samples "
                 f"of shape {tuple(client.x.shape[1:])}",

@@ -15,16 +15,17 @@ from torch.nn.functional import cosine_similarity, one_hot, pad
 
 from coterie.bounds import Count, Positive, Share
 from coterie.client import Client
+from coterie.course import Course, Paced
 from coterie.layout import Layout
 from coterie.merge import merge
 from coterie.methods.fedavg import FedAvg
 from coterie.rng import stream
 from coterie.solver import Solver
-from coterie.types import Federation, Reply, State, Task
+from coterie.types import Federation, Reply, State
 
 
 @dataclass(frozen=True)
-class TrainAndGradients(Task):
+class TrainAndGradients(Paced):
     """FedAvg's training, and before it the mean gradient of the classifier on each class.
 
     The classifier received is the re-trained one, at which the gradients are taken; training starts
@@ -34,21 +35,21 @@ class TrainAndGradients(Task):
     solver: Solver = Solver()
     classes: Count = 2
 
-    def __call__(
+    def course(
         self,
         client: Client,
         models: Tensor,
         sent: Mapping[str, Tensor],
         layout: Layout,
         rng: torch.Generator,
-    ) -> Reply:
+    ) -> Course[Reply]:
         """One forward pass, then training."""
         z, _ = layout.features(models, client.x)
         phi = classifier(models, layout, self.classes)
         own = torch.stack([gradients(z[client.y == c], phi, c) for c in range(self.classes)])
         start = models.clone()
         start[layout.columns("head")] = sent["head"]
-        w, _ = self.solver.descend(client, start, layout, rng)
+        w, _ = yield from self.solver.trained(client, start, rng)
         return Reply(w, {"gradients": own})
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from coterie.bounds import NonNegative, Share
 from coterie.client import Client
+from coterie.course import Course, Paced
 from coterie.layout import Layout
 from coterie.methods.fedavg import FedAvg
 from coterie.score import Score
@@ -23,27 +24,26 @@ from coterie.types import Federation, Reply, State, Task
 
 
 @dataclass(frozen=True)
-class TrainBoth(Task):
+class TrainBoth(Paced):
     """Train the model received and send it; train one's own, pulled to that one, and keep it."""
 
     solver: Solver = Solver()
     lam: NonNegative = 0.1
 
-    def __call__(
+    def course(
         self,
         client: Client,
         models: Tensor,
         sent: Mapping[str, Tensor],
         layout: Layout,
         rng: torch.Generator,
-    ) -> Reply:
+    ) -> Course[Reply]:
         """Both see the same mini-batches, those that FedAvg and Local would see."""
         again = torch.Generator().manual_seed(rng.initial_seed())
-        w, _ = self.solver.descend(client, models, layout, rng)
+        w, _ = yield from self.solver.trained(client, models, rng)
         own = own_row(client, models[:0], "all", layout)
-        v, _ = replace(self.solver, prox=self.lam).descend(
-            client, own, layout, again, anchor=models
-        )
+        near = replace(self.solver, prox=self.lam)
+        v, _ = yield from near.trained(client, own, again, anchor=models)
         return Reply(w, keep={"private": v})
 
 

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from coterie.bounds import Count, Share
 from coterie.client import Client
+from coterie.course import Course, Paced
 from coterie.layout import Layout
 from coterie.merge import merge
 from coterie.methods.fedavg import FedAvg
@@ -51,7 +52,7 @@ class LGFedAvg(FedAvg):
 
 
 @dataclass(frozen=True)
-class PrivateFirst(Task):
+class PrivateFirst(Paced):
     """Train the private layers with the others frozen, then the others with the private frozen."""
 
     solver: Solver = Solver()
@@ -64,22 +65,22 @@ class PrivateFirst(Task):
         """Everything the client does not hold itself."""
         return f"~{self.private}"
 
-    def __call__(
+    def course(
         self,
         client: Client,
         models: Tensor,
         sent: Mapping[str, Tensor],
         layout: Layout,
         rng: torch.Generator,
-    ) -> Reply:
+    ) -> Course[Reply]:
         """Where one of the two parts has nothing that learns, only the other is trained."""
         common = f"~{self.private}"
         w = own_row(client, models, self.private, layout)
         if learns(self.private, layout):
             first = replace(self.solver, train=self.private, epochs=self.epochs, steps=0)
-            w, _ = first.descend(client, w, layout, rng)
+            w, _ = yield from first.trained(client, w, rng)
         if learns(common, layout) and not self.fit:
-            w, _ = replace(self.solver, train=common).descend(client, w, layout, rng)
+            w, _ = yield from replace(self.solver, train=common).trained(client, w, rng)
         keep = {"private": w[layout.columns(self.private)].clone()}
         return Reply(w[:0] if self.fit else w[layout.columns(common)], keep=keep)
 

@@ -15,12 +15,13 @@ from torch import Tensor
 
 from coterie.bounds import Positive, Share
 from coterie.client import Client
+from coterie.course import Course, Paced
 from coterie.layout import Layout
 from coterie.merge import advance
 from coterie.mixing import control, uniform
 from coterie.score import Score
 from coterie.solver import Solver
-from coterie.types import Federation, Reply, State, Task
+from coterie.types import Federation, Reply, State
 
 
 def variate(c_i: Tensor, c: Tensor, x: Tensor, y: Tensor, steps: int, lr: float) -> Tensor:
@@ -34,7 +35,7 @@ def variate(c_i: Tensor, c: Tensor, x: Tensor, y: Tensor, steps: int, lr: float)
 
 
 @dataclass(frozen=True)
-class Controlled(Task):
+class Controlled(Paced):
     """SGD along g - c_i + c. The client keeps c_i and sends only by how much it changed.
 
     An answer may be lost on its way, and c would then miss that change for ever. So the client also
@@ -44,20 +45,20 @@ class Controlled(Task):
 
     solver: Solver = Solver()
 
-    def __call__(
+    def course(
         self,
         client: Client,
         models: Tensor,
         sent: Mapping[str, Tensor],
         layout: Layout,
         rng: torch.Generator,
-    ) -> Reply:
+    ) -> Course[Reply]:
         """Train, and see what the way says about the client's own gradient."""
         c = sent["control"]  # (trainable,)
         given = client.memory.get("answers", torch.zeros((), dtype=torch.long))
         arrived = sent.get("answers", given)
         c_i = client.memory.get("control" if arrived >= given else "before", torch.zeros_like(c))
-        y, steps = self.solver.descend(client, models, layout, rng, shift=c - c_i)
+        y, steps = yield from self.solver.trained(client, models, rng, shift=c - c_i)
         p = layout.trainable
         new = variate(c_i, c, models[:p], y[:p], steps, self.solver.lr)
         keep = {"control": new, "before": c_i, "answers": torch.minimum(arrived, given) + 1}
