@@ -114,6 +114,12 @@ OWN = {
         "R for training, S for storage, U for your own code.",
         "`coterie help` lists them all.",
     ),
+    "C017": Code(
+        "methods that cannot be compared as asked",
+        "A comparison needs two methods or more, each under its own name, and a setting that one "
+        "method has alone may not change the clients, the network or the seed.",
+        "Write --methods fedavg,fedclust:clusters=4, or method = [...] in the experiment file.",
+    ),
     "C030": Code(
         "a network that cannot take these samples",
         "Convolutions and pooling need images of at least some size; features need a network "
@@ -229,6 +235,22 @@ OWN = {
         "other settings than the run was started with",
         "The rounds to come would belong to another experiment than the rounds behind.",
         "Put the settings back, or allow each by name: --allow-change KEY.",
+    ),
+    "K011": Code(
+        "a folder that holds no comparison",
+        "The folder of a comparison has a compare.toml.",
+        "Name a folder that `coterie compare` wrote.",
+    ),
+    "K012": Code(
+        "another comparison than the folder was started with",
+        "The runs to come would not be comparable with the runs that are there.",
+        "Put the settings back, or choose another folder with --out.",
+    ),
+    "K013": Code(
+        "runs that do not share their clients or their initial weights",
+        "Methods are compared on the same clients and from the same weights. Somebody changed the "
+        "data or the folder of a run between two runs of one seed.",
+        "Start the comparison again in another folder with --out.",
     ),
     "R014": Code(
         "updates that are not finite",
