@@ -1,0 +1,170 @@
+"""How far clients are from each other, as the method saw it when it clustered them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from coterie.report.charts.river import planted_colour
+from coterie.report.charts.style import SCALE, Absent, colour, figure, plain
+from coterie.report.reading import Floats, Ints, RunData
+
+CELLS = 200  # on a side: larger matrices are averaged in blocks
+MARKS = ("circle", "square", "diamond", "cross", "triangle-up", "star", "x", "hexagon")
+
+
+def distances(run: RunData) -> Any:
+    """The distance matrix in the order of its dendrogram, with strips of clusters and groups."""
+    import plotly.graph_objects as go
+    from scipy.cluster.hierarchy import leaves_list, linkage
+    from scipy.spatial.distance import squareform
+
+    D, who = matrix(run)
+    pairs = squareform(D, checks=False)
+    order = leaves_list(linkage(pairs, "average", optimal_ordering=len(who) <= 400))
+    parts = np.array_split(order, min(CELLS, len(order)))
+    Z = blocks(D, parts)
+    if len(parts) == len(who):
+        np.fill_diagonal(Z, np.nan)  # a client to itself: nothing to see
+    names = [
+        plain(run.clients[who[p[0]]], 22) + (f" … ({len(p)})" if len(p) > 1 else "") for p in parts
+    ]
+    places = list(range(len(parts)))
+    strips = [("cluster", run.assign[-1][who], colour)]
+    if run.group is not None:
+        strips.append(("planted", run.group[-1][who], lambda g: planted_colour(run, g)))
+    left = 0.045 * len(strips)
+    drawn = figure(
+        height=640,
+        margin={"l": 24, "r": 24, "t": 30, "b": 60},
+        xaxis={
+            "domain": [left + 0.01, 1],
+            "showticklabels": False,
+            "title": "clients, in the same order",
+            "showgrid": False,
+            "zeroline": False,
+        },
+        yaxis={"visible": False, "autorange": "reversed"},
+    )
+    drawn.add_trace(
+        go.Heatmap(
+            z=Z.tolist(),
+            x=places,
+            y=places,
+            customdata=names,
+            text=[[f"{a} – {b}" for b in names] for a in names] if len(parts) <= 60 else None,
+            colorscale=SCALE,
+            colorbar={"title": {"text": "distance"}, "thickness": 12},
+            hovertemplate=("%{text}: " if len(parts) <= 60 else "") + "%{z:.4g}<extra></extra>",
+        )
+    )
+    for s, (word, labels, hue) in enumerate(strips):
+        axis = f"x{s + 2}"
+        shown = [int(np.bincount(labels[p] + 1).argmax()) - 1 for p in parts]
+        drawn.add_bar(
+            x=[1] * len(parts),
+            y=places,
+            orientation="h",
+            width=1,
+            marker={"color": [hue(c) for c in shown], "line": {"width": 0}},
+            xaxis=axis,
+            text=names,
+            textposition="none",
+            customdata=shown,
+            hovertemplate=f"%{{text}}: {word} %{{customdata}}<extra></extra>",
+            showlegend=False,
+        )
+        begin = 0.045 * s
+        drawn.update_layout(
+            {
+                f"xaxis{s + 2}": {
+                    "domain": [begin, begin + 0.04],
+                    "range": [0, 1],
+                    "fixedrange": True,
+                    "showticklabels": False,
+                    "showgrid": False,
+                    "zeroline": False,
+                    "title": {"text": word, "standoff": 4},
+                }
+            }
+        )
+    return drawn.update_layout(bargap=0)
+
+
+def clients(run: RunData) -> Any:
+    """A map of the clients: near are those whose distance is small."""
+    D, who = matrix(run)
+    if len(who) < 3:
+        raise Absent("a map needs three clients or more")
+    points, kept = spread_out(D)
+    drawn = figure(
+        height=460,
+        xaxis={"title": "first axis", "zeroline": False},
+        yaxis={"title": "second axis", "zeroline": False, "scaleanchor": "x"},
+    )
+    held = run.assign[-1][who]
+    truth = None if run.group is None else run.group[-1][who]
+    for c in np.unique(held).tolist():
+        mine = np.flatnonzero(held == c)
+        marks = "circle" if truth is None else [MARKS[g % len(MARKS)] for g in truth[mine]]
+        drawn.add_scatter(
+            x=points[mine, 0].tolist(),
+            y=points[mine, 1].tolist(),
+            mode="markers",
+            name=f"cluster {c}" if c >= 0 else "no model yet",
+            marker={
+                "color": colour(c),
+                "symbol": marks,
+                "size": 11 if len(who) <= 200 else 6,
+                "opacity": 0.85,
+            },
+            text=[
+                plain(run.clients[who[i]]) + ("" if truth is None else f", planted {truth[i]}")
+                for i in mine
+            ],
+            hovertemplate="client %{text}",
+        )
+    return drawn.add_annotation(
+        text=f"two axes keep {kept:.0%} of the distances' variance",
+        x=1,
+        y=0,
+        xref="paper",
+        yref="paper",
+        xanchor="right",
+        yanchor="bottom",
+        showarrow=False,
+    )
+
+
+def matrix(run: RunData) -> tuple[Floats, Ints]:
+    """(m, m) distances and the clients that have one; symmetric, zero on the diagonal."""
+    D = run.memory.get("distance")
+    if D is None or D.ndim != 2 or D.shape != (run.n, run.n):
+        raise Absent("this method keeps no distances between clients")
+    who = np.flatnonzero(~np.isnan(np.diagonal(D)))
+    if len(who) < 2:
+        raise Absent("fewer than two clients answered when distances were taken")
+    D = D[np.ix_(who, who)].astype(float)
+    D = (D + D.T) / 2
+    np.fill_diagonal(D, 0)
+    return np.nan_to_num(D, nan=np.nanmax(D)), who
+
+
+def blocks(D: Floats, parts: list[Ints]) -> Floats:
+    """The mean of every block."""
+    sums = np.stack([D[p].mean(0) for p in parts])
+    means: Floats = np.stack([sums[:, p].mean(1) for p in parts], axis=1)
+    return means
+
+
+def spread_out(D: Floats) -> tuple[Floats, float]:
+    """(n, 2) classical multidimensional scaling, and the share of the variance it keeps."""
+    n = len(D)
+    J = np.eye(n) - 1 / n
+    values, vectors = np.linalg.eigh(-J @ D**2 @ J / 2)
+    top = np.maximum(values[::-1][:2], 0)
+    V = vectors[:, ::-1][:, :2]
+    V = V * np.sign(V[np.abs(V).argmax(0), [0, 1]])  # eigenvectors have no sign of their own
+    total = np.maximum(values, 0).sum()
+    return V * np.sqrt(top), float(top.sum() / total) if total > 0 else 0.0

@@ -1,0 +1,50 @@
+"""Where the time went."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from coterie.report.charts.style import Absent, figure
+from coterie.report.reading import RunData
+
+SHADES = ("#5b7fa6", "#9a6fb0", "#c98a4b", "#5aa08a", "#b0616f", "#8a93a3")
+TESTS, SERVER = "tests", "server: merge, cluster, record"
+
+
+def time(run: RunData) -> Any:
+    """Seconds of each round, stacked by what was done."""
+    rounds = by_round(run)
+    if not rounds:
+        raise Absent("the run has no events that tell its times")
+    phases = list(dict.fromkeys(p for spent in rounds.values() for p in spent))
+    phases.sort(key=lambda p: (p in (TESTS, SERVER), p == SERVER))
+    drawn = figure(
+        barmode="stack",
+        bargap=0.1,
+        hovermode="x unified",
+        xaxis={"title": "round"},
+        yaxis={"title": "seconds"},
+    )
+    for i, phase in enumerate(phases):
+        drawn.add_bar(
+            x=list(rounds),
+            y=[spent.get(phase, 0.0) for spent in rounds.values()],
+            name=phase,
+            marker={"color": SHADES[i % len(SHADES)], "line": {"width": 0}},
+            hovertemplate="%{y:.3f} s",
+        )
+    return drawn
+
+
+def by_round(run: RunData) -> dict[int, Mapping[str, float]]:
+    """Round -> what was done -> seconds; a round that was done twice counts once."""
+    return {int(e["round"]): parts(e) for e in run.happened("round") if "seconds" in e}
+
+
+def parts(event: Mapping[str, Any]) -> dict[str, float]:
+    """One round's seconds by task, tests, and the rest."""
+    found = {f"clients: {task}": a["seconds"] for task, a in event.get("asked", {}).items()}
+    found[TESTS] = event.get("evaluate_seconds", 0.0)
+    found[SERVER] = max(0.0, event["seconds"] - sum(found.values()))
+    return found
