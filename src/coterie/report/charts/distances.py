@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,8 @@ def distances(run: RunData) -> Any:
 
     D, who = matrix(run)
     pairs = squareform(D, checks=False)
-    order = leaves_list(linkage(pairs, "average", optimal_ordering=len(who) <= 400))
+    tree = linkage(pairs, "average", optimal_ordering=len(who) <= 400)
+    order = leaves_list(tree).astype(np.int64)
     parts = np.array_split(order, min(CELLS, len(order)))
     Z = blocks(D, parts)
     if len(parts) == len(who):
@@ -31,7 +33,9 @@ def distances(run: RunData) -> Any:
         plain(run.clients[who[p[0]]], 22) + (f" … ({len(p)})" if len(p) > 1 else "") for p in parts
     ]
     places = list(range(len(parts)))
-    strips = [("cluster", run.assign[-1][who], colour)]
+    strips: list[tuple[str, Ints, Callable[[int], str]]] = [
+        ("cluster", run.assign[-1][who], colour)
+    ]
     if run.group is not None:
         strips.append(("planted", run.group[-1][who], lambda g: planted_colour(run, g)))
     left = 0.045 * len(strips)

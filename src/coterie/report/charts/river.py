@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,7 @@ def river(run: RunData) -> Any:
             )
             top += height + gap
     source, target, value, tint = [], [], [], []
-    for column, (a, b) in enumerate(zip(labels[:-1], labels[1:], strict=True)):
+    for column, (a, b) in enumerate(pairwise(labels)):
         flows, counts = np.unique(np.stack([a, b]), axis=1, return_counts=True)
         for (c, d), count in zip(flows.T.tolist(), counts.tolist(), strict=True):
             source.append(place[column, c])
