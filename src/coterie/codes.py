@@ -120,6 +120,11 @@ OWN = {
         "method has alone may not change the clients, the network or the seed.",
         "Write --methods fedavg,fedclust:clusters=4, or method = [...] in the experiment file.",
     ),
+    "C018": Code(
+        "a file that lists several methods",
+        "A run has one method. A list asks for a comparison: the same experiment for each of them.",
+        "`coterie compare FILE`, or choose one of them: method=fedavg.",
+    ),
     "C030": Code(
         "a network that cannot take these samples",
         "Convolutions and pooling need images of at least some size; features need a network "

@@ -50,6 +50,14 @@ def resolve(written: Written, settings: Settings = ()) -> Config:
     """Every key with its value and where that came from; `ProblemsError` with all that is wrong."""
     for key, value in settings:
         source.override(written, key, value)
+    if isinstance(several := written.tree.get("method"), tuple):
+        raise ConfigError(
+            f"{written.name} lists {len(several)} methods",
+            code="C018",
+            fix=f"compare them: coterie compare {written.name}; or choose one: method={several[0]}"
+            if several
+            else "name a method",
+        )
     problems: list[Problem] = []
     tree = copy.deepcopy(written.tree)
     renamed = aliases.translate(tree, problems)

@@ -98,8 +98,9 @@ def override(written: Written, key: str, value: Any) -> None:
         _forget(written, path[:1], keep=("clients",), why=f"partition.kind = {toml.inline(value)}")
     if path == ("method",):
         old = written.tree.get("method")
-        if isinstance(old, str) and old != value:
-            _forget(written, (old,), why=f"method = {toml.inline(value)}")
+        for name in old if isinstance(old, tuple) else (old,):
+            if isinstance(name, str) and name != value:
+                _forget(written, (name,), why=f"method = {toml.inline(value)}")
     table = written.tree
     for part in path[:-1]:
         inner = table.get(part)

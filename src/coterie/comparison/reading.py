@@ -11,13 +11,13 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from coterie.comparison.findings import Findings, findings
 from coterie.errors import CheckpointError
-from coterie.findings import Findings, findings
 from coterie.history import History, from_csv
 from coterie.statistics import Interval, interval
 
@@ -94,6 +94,7 @@ class Comparison:
     folder: Path
     asked: Mapping[str, Any]  # compare.toml
     cells: tuple[Cell, ...]  # every one that was asked for, done or not; by seed, then by method
+    failed: Mapping[str, str] = field(default_factory=dict)  # name of a cell -> why, if it just ran
 
     @classmethod
     def load(cls, folder: str | Path) -> Comparison:
@@ -206,7 +207,7 @@ class Comparison:
 
     def to(self, format: str = "text") -> str:
         """The table and the tests as text, md, csv, latex or html; csv has the table alone."""
-        from coterie.comparison_text import written
+        from coterie.comparison.text import written
 
         return written(self, format)
 

@@ -10,7 +10,7 @@ from coterie.history import csv_lines
 from coterie.tables import Table, tex
 
 if TYPE_CHECKING:
-    from coterie.comparison import Comparison
+    from coterie.comparison.reading import Comparison
 
 TIMES = ("seconds",)  # columns that differ each time, whatever else is the same
 
@@ -103,7 +103,8 @@ def words(comparison: Comparison, rows: list[dict[str, Any]]) -> list[str]:
     """What was equal, what the tests show, and what they do not."""
     out = [equal_terms(comparison), equal_work(rows)] if rows else []
     for cell in comparison.missing:
-        out.append(f"Not done: {cell.label}, seed {cell.seed} ({cell.folder}).")
+        why = comparison.failed.get(cell.folder.name, "").split("\n")[0]
+        out.append(f"Not done: {cell.label}, seed {cell.seed}{f': {why}' if why else ''}.")
     if len(rows) > 1:
         found = comparison.tests()
         if found.seeds:
