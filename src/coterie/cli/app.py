@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from coterie import __version__
-from coterie.cli import data, doctor, files, inspect, lists, place, train
+from coterie.cli import compare, data, doctor, files, inspect, lists, place, train
 
 app = typer.Typer(
     name="coterie",
@@ -46,6 +46,7 @@ for command in (
     inspect.inspect,
     train.run,
     train.resume,
+    compare.compare,
     place.place,
     lists.methods,
     lists.models,

@@ -1,5 +1,5 @@
 """Methods compared: run on equal terms, read back as one table, tested, and told in words."""
 
-from coterie.comparison.reading import FORMATS, Cell, Comparison, cell_name
+from coterie.comparison.reading import Cell, Comparison, cell_name
 
-__all__ = ["FORMATS", "Cell", "Comparison", "cell_name"]
+__all__ = ["Cell", "Comparison", "cell_name"]

@@ -35,12 +35,19 @@ class Pair:
     @property
     def sentence(self) -> str:
         """Over clients, then over seeds, with the p values that hold among all pairs."""
-        parts = []
-        for test, p in ((self.clients, self.clients_holm), (self.seeds, self.seeds_holm)):
-            adjusted = "" if p is None or p == test.p or not test.enough else f"; Holm {shown(p)}"
-            text = test.sentence
-            parts.append(f"{text[:-1]}{adjusted})" if adjusted else text)
-        return "; ".join(parts)
+        over_clients = adjusted(self.clients, self.clients_holm)
+        test = self.seeds if self.clients.wins >= self.clients.losses else self.seeds.turned
+        if not test.enough:
+            return f"{over_clients}; in {test.wins} of {test.n} seeds, too few for a test"
+        return f"{over_clients}; {adjusted(self.seeds, self.seeds_holm)}"
+
+
+def adjusted(test: Wilcoxon, p: float | None) -> str:
+    """The sentence of a test, with its p among all pairs where that reads otherwise."""
+    text = test.sentence
+    if p is None or test.p is None or not test.enough or shown(p) == shown(test.p):
+        return text
+    return f"{text[:-1]}; Holm {shown(p)})"
 
 
 @dataclass(frozen=True)
@@ -57,17 +64,15 @@ class Findings:
     @property
     def caveat(self) -> str:
         """What the tests do not show."""
+        few = (
+            f"{self.seeds} can show nothing, 6 could" if self.seeds < 6 else f"{self.seeds} in all"
+        )
         left = f" {self.left_out} clients without an accuracy for some method are left out."
         return (
-            "Over clients asks whether the clients of these runs do better; clients of one run "
-            "share its models, they are not independent, and p is too small for a claim about "
-            "other runs. Over seeds asks that: each seed is one pair"
-            + (
-                f", and {self.seeds} cannot show anything (6 could)."
-                if self.seeds < 6
-                else f", {self.seeds} in all."
-            )
-            + left * (self.left_out > 0)
+            "Over clients (each counted in every seed) asks whether the clients of these runs do "
+            "better. Clients of one run share its models and are not independent: that p is no "
+            "evidence about other runs. Over seeds asks whether it comes out so again: each seed "
+            f"is one pair, {few}.{left if self.left_out else ''}"
         )
 
 

@@ -24,8 +24,6 @@ from coterie.statistics import Interval, interval
 if TYPE_CHECKING:
     from coterie.result import Result
 
-FORMATS = ("text", "md", "csv", "latex", "html")
-
 
 @dataclass(frozen=True)
 class Cell:

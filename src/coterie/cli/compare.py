@@ -1,0 +1,193 @@
+"""The command that compares methods."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from coterie.cli import progress, say
+from coterie.cli.running import Event, Listener
+from coterie.cli.train import Quiet, data_at_hand, sort
+from coterie.errors import ConfigError
+
+if TYPE_CHECKING:
+    from coterie.comparison import Comparison
+
+FORMATS = ("text", "md", "csv", "latex", "html")
+
+
+def compare(
+    settings: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[FILE] [KEY=VALUE]...", help="An experiment file, and settings."),
+    ] = None,
+    methods: Annotated[
+        str | None,
+        typer.Option(help="As fedavg,fedclust:clusters=4; or method = [...] in the file."),
+    ] = None,
+    seeds: Annotated[str, typer.Option(help="How many, or which: 5 or 0,3,7.")] = "5",
+    jobs: Annotated[int, typer.Option(min=1, help="Runs at once, each in its process.")] = 1,
+    target: Annotated[
+        float | None, typer.Option(help="evaluate.target: the accuracy to reach, as 0.8.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The folder of the comparison.")] = None,
+    format: Annotated[str, typer.Option(help="text, md, csv, latex or html.")] = "text",
+    quiet: Quiet = False,
+) -> None:
+    """Compare methods on equal terms: same clients, weights, draws.
+
+    Every method is run with every seed. The same command with the same --out goes on after a stop.
+    """
+    from coterie.config.grid import grid, listed
+
+    if format not in FORMATS:
+        what = f"there is no format {format}"
+        raise ConfigError(what, code="C001", fix=f"one of {', '.join(FORMATS)}")
+    file, given = sort(settings or [])
+    if target is not None:
+        given.append(("evaluate.target", target))
+    asked = grid(file, given, listed(methods or ""), chosen(seeds))
+    for config in asked.experiments.values():
+        data_at_hand(config)
+    for text in asked.notes:
+        say.label("note", text)
+
+    from coterie.comparison.running import compare_grid, fresh
+
+    folder = out or fresh()
+    try:
+        with watching(quiet) as listen:
+            found = compare_grid(asked, folder, jobs=jobs, on_event=listen)
+    except KeyboardInterrupt:
+        say.note("\ninterrupted; every whole round is saved")
+        again = command(folder)
+        say.label("next", f"{again}    goes on from there")
+        raise typer.Exit(130) from None
+    say.result(found.to(format))
+    conclude(found, folder)
+
+
+def conclude(found: Comparison, folder: Path) -> None:
+    """What is in the folder, what failed, and what to do next."""
+    for name, why in found.failed.items():
+        say.label("failed", f"{name}  {why}")
+    say.label("records", f"{folder}  (compare.toml, table.csv, a run for each method and seed)")
+    page = report(folder)
+    if page:
+        say.label("report", str(page))
+    if found.failed:
+        say.label("next", f"{command(folder)}    tries what failed again")
+        raise typer.Exit(1)
+    elsewhere = "open it in a browser" if page else "the numbers, for a paper or a spreadsheet"
+    say.label("next", f"{page or folder / 'table.csv'}    {elsewhere}")
+
+
+def report(folder: Path) -> Path | None:
+    """The comparison's page, where there is somebody who writes one."""
+    if find_spec("coterie.report") is None:
+        return None
+    write = getattr(import_module("coterie.report"), "write_comparison", None)
+    return Path(write(folder)) if write else None
+
+
+def command(folder: Path) -> str:
+    """The command that was given, with the folder it must name to go on."""
+    words = sys.argv[1:] if "compare" in sys.argv[1:2] else ["compare", "..."]
+    if not any(w == "--out" or w.startswith("--out=") for w in words):
+        words = [*words, "--out", str(folder)]
+    return shlex.join(["coterie", *words])
+
+
+def chosen(text: str) -> int | list[int]:
+    """How many seeds, or which.
+
+    >>> chosen("5"), chosen("0,3"), chosen("7,")
+    (5, [0, 3], [7])
+    """
+    if not re.fullmatch(r"\d+(,\d+)*,?", text):
+        raise ConfigError(
+            f"--seeds is {text!r}", code="C001", fix="how many (5), or which: 0,3,7 (one: 7,)"
+        )
+    return [int(s) for s in text.split(",") if s] if "," in text else int(text)
+
+
+@contextmanager
+def watching(quiet: bool) -> Iterator[Listener]:
+    """A listener that shows all runs of a comparison."""
+    if quiet:
+        yield failures
+    elif sys.stderr.isatty():
+        with bar() as listen:
+            yield listen
+    else:
+        yield lines
+
+
+def failures(event: Event) -> None:
+    """Only what a person must know."""
+    if event["event"] == "failed":
+        say.note(f"failed  {event['cell']}: {event['text'].splitlines()[0]}")
+
+
+def lines(event: Event) -> None:
+    """A line when a run begins, goes on, ends or fails."""
+    failures(event)
+    cell = event.get("cell", "")
+    match event["event"]:
+        case "comparison":
+            say.label("compare", f"{event['cells']} runs in {event['folder']}")
+        case "already":
+            say.label("run", f"{cell}  done before")
+        case "resume":
+            say.label("run", f"{cell}  continues after round {event['round']} of {event['rounds']}")
+        case "round" if event["round"] == event["rounds"]:
+            say.label("run", f"{cell}  {event['rounds']} rounds  {progress.numbers(event)}")
+        case "warning":
+            say.label("note", f"{cell}  {event['text']}")
+
+
+@contextmanager
+def bar() -> Iterator[Listener]:
+    """Two bars on a terminal: the runs, and the rounds of the run that was heard of last."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    console = Console(stderr=True, highlight=False)
+    columns = (
+        TextColumn("{task.description:<24}"),
+        BarColumn(bar_width=20),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[numbers]}"),
+    )
+    with Progress(*columns, console=console) as shown:
+        runs = shown.add_task("runs", total=None, numbers="")
+        rounds = shown.add_task("", total=None, numbers="")
+
+        def listen(event: Event) -> None:
+            match event["event"]:
+                case "comparison":
+                    shown.update(runs, total=event["cells"])
+                case "failed":
+                    shown.console.print(f"failed  {event['cell']}: {event['text']}", markup=False)
+                    shown.advance(runs)
+                case "done" | "already":
+                    shown.advance(runs)
+                case "start" | "resume" | "round":
+                    shown.update(
+                        rounds,
+                        description=event["cell"],
+                        completed=event["round"],
+                        total=event["rounds"],
+                        numbers=progress.numbers(event, short=True),
+                    )
+
+        yield listen
