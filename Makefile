@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo install test check format planted clean
+.PHONY: demo install test check format docs planted clean
 
 demo: .venv/core  ## create the environment and see a federation train
 	$(BIN)/coterie demo
@@ -23,6 +23,11 @@ check: install  ## formatting, lint, types and the fast tests
 format: install
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: install  ## the site in build/docs
+	$(BIN)/python docs/make.py --check
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/docs
+	@echo "open build/docs/index.html"
 
 planted: install  ## who finds the planted groups: rewrites docs/planted.md (about 15 minutes)
 	$(BIN)/python docs/planted.py

@@ -199,6 +199,35 @@ def aliases() -> str:
     return table(("key", "also accepted"), [(code(k), ", ".join(v)) for k, v in homes.items()])
 
 
+def api() -> str:
+    """Every public name, for autodoc, where it is at home."""
+    import coterie
+
+    text = ""
+    for title, names in public(coterie).items():
+        text += f"## {title}\n\n```{{eval-rst}}\n"
+        for name in names:
+            kind = "class" if isinstance(getattr(coterie, name), type) else "function"
+            text += f".. auto{kind}:: coterie.{name}\n"
+        text += "```\n\n"
+    return text
+
+
+def public(package: Any) -> dict[str, list[str]]:
+    """The public names under what they are."""
+    methods = [m.cls for m in METHODS.values()]
+    found = [n for n in package.__all__ if not n.startswith("_") and n not in methods]
+    verbs = [n for n in found if not isinstance(getattr(package, n), type)]
+    parts = [k.__name__ for k in kinds.KINDS.values()]
+    rest = [n for n in found if n not in verbs and n not in parts]
+    return {
+        "What you call": verbs,
+        "What you hold": rest,
+        "Partitions": [n for n in found if n in parts],
+        "Methods": list(dict.fromkeys(methods)),
+    }
+
+
 MAKERS: dict[str, Any] = {
     f.__name__: f
     for f in (
@@ -213,6 +242,7 @@ MAKERS: dict[str, Any] = {
         exits,
         errors,
         aliases,
+        api,
     )
 }
 
