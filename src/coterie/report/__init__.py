@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from coterie.report.page import write_result, write_run
 from coterie.report.reading import RunData, read
 
-__all__ = ["RunData", "read"]
+__all__ = ["RunData", "read", "write_result", "write_run"]

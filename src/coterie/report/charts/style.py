@@ -7,6 +7,8 @@ import html
 from collections.abc import Mapping
 from typing import Any
 
+from coterie.report.themes import LIGHT
+
 # Okabe and Ito's palette, darkened or lightened until every colour reads on white and on black.
 PALETTE = (
     "#0077bb",  # blue
@@ -67,7 +69,7 @@ def figure(**layout: Any) -> Any:
     import plotly.graph_objects as go
 
     base: Mapping[str, Any] = {
-        "template": "none",
+        "template": LIGHT,
         "height": 380,
         "margin": {"l": 64, "r": 24, "t": 24, "b": 52},
         "hoverlabel": {"namelength": -1},

@@ -1,0 +1,141 @@
+"""The tables and texts of a run's page: clients, what was asked, and how to do it again."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from coterie.methods import METHODS, Entry
+from coterie.report.charts.gains import references
+from coterie.report.reading import RunData
+from coterie.units import percent, size
+
+ROWS = 2_000  # of the table of clients
+
+
+class Cell(NamedTuple):
+    """What a table shows, and the number it sorts by."""
+
+    text: str
+    value: float | None = None
+
+
+class Table(NamedTuple):
+    """A table that sorts on a click."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    note: str = ""
+
+
+def people(run: RunData) -> Table:
+    """Every client: cluster, group, accuracy, gain, samples, bytes."""
+    known = references(run)
+    name, before = list(known.items())[-1] if known else ("", np.full(run.n, np.nan))
+    head = ["client", "cluster"]
+    head += ["planted"] * (run.group is not None) + ["samples"] * (run.insight is not None)
+    head += ["accuracy"] + [f"gain over {name}"] * bool(known) + ["sent up", "sent down"]
+    down, up = run.down.sum(0), run.up.sum(0)
+    order = np.argsort(np.nan_to_num(run.final, nan=-1), kind="stable")[:ROWS]
+    rows = []
+    for i in sorted(order.tolist()):
+        held = int(run.assign[-1, i]) if len(run.assign) else -1
+        row = [Cell(run.clients[i]), Cell(f"{held}" if held >= 0 else "none", held)]
+        if run.group is not None:
+            row.append(number(float(run.group[-1, i]), ",.0f"))
+        if run.insight is not None:
+            row.append(number(float(run.insight.counts[i].sum()), ",.0f"))
+        row.append(Cell(percent(float(run.final[i])), float(run.final[i])))
+        if known:
+            gain = float(run.final[i] - before[i])
+            row.append(Cell("n/a" if gain != gain else f"{100 * gain:+.1f}", gain))
+        row += [Cell(size(v), v) for v in (float(up[i]), float(down[i]))]
+        rows.append(tuple(row))
+    note = f"The {ROWS:,} worst of {run.n:,} clients." if run.n > ROWS else ""
+    return Table("Clients", tuple(head), tuple(rows), note)
+
+
+def asked(run: RunData) -> Table | None:
+    """What clients were asked over the whole run, task by task."""
+    sums: dict[str, dict[str, float]] = {}
+    for event in {e["round"]: e for e in run.happened("round")}.values():
+        for task, cost in event.get("asked", {}).items():
+            row = sums.setdefault(task, dict.fromkeys(cost, 0.0) | {"rounds": 0})
+            row["rounds"] += 1
+            for key, value in cost.items():
+                row[key] += value
+    rows = tuple(
+        (
+            Cell(task),
+            number(s["rounds"], ",.0f"),
+            number(s["clients"], ",.0f"),
+            Cell(size(s["down"]), s["down"]),
+            Cell(size(s["up"]), s["up"]),
+            Cell(size(s["up"] / max(1, s["clients"])), s["up"] / max(1, s["clients"])),
+        )
+        for task, s in sums.items()
+    )
+    head = ("task", "rounds", "answers asked for", "down", "up", "up, each answer")
+    return Table("What clients were asked", head, rows) if rows else None
+
+
+def number(value: float, shown: str) -> Cell:
+    """A cell with a number."""
+    return Cell(format(value, shown), value)
+
+
+def entry(run: RunData) -> Entry | None:
+    """The method's row of METHODS."""
+    return METHODS.get(run.method) or next(
+        (e for e in METHODS.values() if e.cls == run.method), None
+    )
+
+
+def versions(run: RunData) -> list[tuple[str, str]]:
+    """Versions, seed and hashes."""
+    from coterie import __version__
+
+    notes = dict(run.notes)
+    marks = {k: notes.pop(k)["sha256"] for k in ("metrics.csv", "clusters.csv") if k in notes}
+    found = [("report by", f"coterie {__version__}, Python {platform.python_version()}")]
+    found += [("seed", str(run.config["seed"]))] if "seed" in run.config else []
+    words = {"population": "SHA-256 of the clients' data"}
+    found += [(words.get(k, k), str(v)) for k, v in sorted(notes.items())]
+    return found + [(f"SHA-256 of {k}", v) for k, v in marks.items()]
+
+
+def commands(run: RunData) -> str:
+    """What to type to get the same run again."""
+    if not run.folder:
+        return "coterie.fit(...)  # it was run from Python, without a folder"
+    if run.config.get("started_from") == "python":
+        return f'coterie.fit(..., out="{run.folder}", resume=True)  # from the script that made it'
+    return f"coterie run {run.folder}/run.toml --out {run.folder}-again"
+
+
+def bibtex(method: Entry | None) -> str:
+    """How to cite the software and the method."""
+    from coterie import __version__
+
+    own = bib("software", "coterie", title="coterie", author="{The coterie authors}")
+    own = own.replace("\n}", f",\n  version = {{{__version__}}}\n}}")
+    if method is None or method.paper.startswith(("ours", "the baseline")):
+        return own
+    said = {"title": method.cls, "note": method.paper}
+    return f"{own}\n\n{bib('misc', method.name, **said)}"
+
+
+def bib(kind: str, key: str, **fields: str) -> str:
+    """One entry.
+
+    >>> print(bib("misc", "a", title="T"))
+    @misc{a,
+      title = {T}
+    }
+    """
+    lines: Iterable[str] = (f"  {k} = {{{v}}}" for k, v in fields.items())
+    return f"@{kind}{{{key},\n" + ",\n".join(lines) + "\n}"

@@ -1,0 +1,155 @@
+"""One HTML file with everything in it: no request leaves the reader's machine."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from coterie import storage
+from coterie.report import facts, verdict
+from coterie.report.blocks import BLOCKS, Block
+from coterie.report.charts import Absent, chart
+from coterie.report.reading import RunData
+from coterie.report.themes import DARK, LIGHT
+
+if TYPE_CHECKING:
+    from coterie.result import Result
+
+
+class Drawn(NamedTuple):
+    """A chart on the page."""
+
+    key: str
+    title: str
+    json: str
+
+
+class Section(NamedTuple):
+    """A block as it is filled: charts, tables, texts, and what it has not."""
+
+    block: Block
+    charts: tuple[Drawn, ...] = ()
+    absent: tuple[str, ...] = ()
+    tables: tuple[facts.Table, ...] = ()
+    lines: tuple[tuple[str, str], ...] = ()  # names and values
+    texts: tuple[tuple[str, str], ...] = ()  # titles and code
+
+
+def write_run(folder: str | Path, file: str | Path | None = None) -> Path:
+    """The page of a run's folder, beside its records unless `file` says otherwise."""
+    from coterie.report.insight import look
+
+    return save(run_page(look(folder)), file or Path(folder) / "report.html")
+
+
+def write_result(result: Result, file: str | Path) -> Path:
+    """The page of a result in hand."""
+    from coterie.report.insight import look_at
+
+    return save(run_page(look_at(result)), file)
+
+
+def save(page: str, file: str | Path) -> Path:
+    """Write a page, whole or not at all."""
+    path = Path(file)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    storage.replace_file(path, page.encode())
+    return path
+
+
+def run_page(run: RunData) -> str:
+    """The page of a run."""
+    about = facts.entry(run)
+    lead = [f"{run.n:,} clients", f"{run.rounds[-1] if len(run.rounds) else 0} rounds"]
+    lead += [str(run.config["data"]["source"])] if "data" in run.config else []
+    lead += [about.summary] if about else []
+    return html(
+        title=f"{run.method} · {run.title}" if run.title != run.method else run.method,
+        lead=" · ".join(lead),
+        sentence=verdict.sentence(run),
+        tiles=verdict.tiles(run),
+        warnings=verdict.warnings(run),
+        sections=[section(run, block) for block in BLOCKS],
+    )
+
+
+def section(run: RunData, block: Block) -> Section:
+    """One block of a run's page."""
+    drawn, absent = draw(block, lambda name: chart(name)(run))
+    if block.key == "privacy":
+        about, table = facts.entry(run), facts.asked(run)
+        sent = about.uploads if about else "see the method's own documentation"
+        tables = (table,) if table else ()
+        return Section(block, drawn, absent, tables, lines=((f"{run.method} uploads", sent),))
+    if block.key == "people":
+        return Section(block, tables=(facts.people(run),))
+    if block.key == "again":
+        texts = [("Command", facts.commands(run))]
+        texts += [("Settings (run.toml)", run.settings)] if run.settings else []
+        texts += [("Citation (BibTeX)", facts.bibtex(facts.entry(run)))]
+        return Section(block, lines=tuple(facts.versions(run)), texts=tuple(texts))
+    return Section(block, drawn, absent)
+
+
+def draw(block: Block, make: Callable[[str], Any]) -> tuple[tuple[Drawn, ...], tuple[str, ...]]:
+    """The charts of a block, and why others are not there."""
+    drawn, absent = [], []
+    for name, title in block.charts:
+        try:
+            drawn.append(Drawn(name, title, figure_json(make(name))))
+        except Absent as why:
+            absent.append(f"{title}: {why}.")
+    return tuple(drawn), tuple(absent)
+
+
+def figure_json(figure: Any) -> str:
+    """A figure without its theme, which the page has; safe inside a script element."""
+    found = figure.to_plotly_json()
+    found["layout"].pop("template", None)
+    return embedded(found)
+
+
+def embedded(value: Any) -> str:
+    """JSON that cannot end the script element it stands in."""
+    text = json.dumps(short(value), separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def short(value: Any) -> Any:
+    """Plain values; numbers with six digits, which is more than a screen shows; null for NaN."""
+    if isinstance(value, Mapping):
+        return {str(k): short(v) for k, v in value.items()}
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return [short(v) for v in value]
+    if isinstance(value, float | np.floating):
+        number = float(value)
+        if not math.isfinite(number):
+            return None
+        number = float(f"{number:.6g}")
+        return int(number) if number.is_integer() and abs(number) < 1e15 else number
+    return int(value) if isinstance(value, np.integer) else value
+
+
+def html(**content: Any) -> str:
+    """The page. Everything is escaped but our own script, style and JSON."""
+    from jinja2 import Environment, StrictUndefined
+    from plotly.offline import get_plotlyjs
+
+    assets = files("coterie.report") / "assets"
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    template = environment.from_string((assets / "page.html").read_text())
+    return template.render(
+        **content,
+        style=(assets / "page.css").read_text(),
+        script=(assets / "page.js").read_text(),
+        plotly=get_plotlyjs(),
+        themes=embedded({"light": LIGHT, "dark": DARK}),
+    )

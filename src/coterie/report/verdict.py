@@ -1,0 +1,139 @@
+"""What came out of a run, in a sentence and a few numbers, and everything a reader must know."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from coterie.report.reading import RunData
+from coterie.statistics import interval
+from coterie.units import percent, seconds, size
+
+
+class Tile(NamedTuple):
+    """One number of the verdict."""
+
+    label: str
+    value: str
+    note: str = ""
+
+
+def sentence(run: RunData) -> str:
+    """The verdict in a line."""
+    final = tested(run)
+    if not len(final):
+        return f"{run.method} has not been tested yet."
+    found = (
+        f"{run.method}: {percent(float(final.mean()))} mean accuracy over {len(final):,} clients"
+    )
+    found += f" after {run.tested[-1]} rounds"
+    if run.personal:
+        return f"{found}, each with a model of its own."
+    k = len(run.clusters)
+    return f"{found}, in {k} clusters." if k > 1 else f"{found}, with one model for all."
+
+
+def tiles(run: RunData) -> list[Tile]:
+    """Accuracy, the worst tenth, clusters, time, bytes."""
+    final, out = tested(run), []
+    if len(final):
+        half = interval(final.tolist()).half
+        wide = f"± {100 * half:.1f}" if half is not None and half == half else ""
+        out += [
+            Tile("mean accuracy", percent(float(final.mean())), f"{wide} (95 %, over clients)"),
+            Tile(
+                "worst tenth",
+                percent(float(run.series("accuracy_bottom_10pct").values[-1])),
+                f"worst client {percent(float(final.min()))}",
+            ),
+        ]
+    if not run.personal and len(run.clusters):
+        ari = run.series("ari", "clusters").values
+        note = f"ARI {ari[-1]:.2f} with the planted groups" if len(ari) else "no groups planted"
+        out.append(Tile("clusters", f"{len(run.clusters)}", note))
+    down, up = float(run.down.sum()), float(run.up.sum())
+    out.append(Tile("sent", size(down + up), f"{size(up)} up, {size(down)} down"))
+    spent = {e["round"]: e["seconds"] for e in run.happened("round") if "seconds" in e}
+    if spent:
+        out.append(Tile("time", seconds(sum(spent.values())), f"{len(spent) - 1} rounds"))
+    return out
+
+
+def tested(run: RunData) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """The last accuracies of those that have one."""
+    return run.final[~np.isnan(run.final)]
+
+
+def warnings(run: RunData) -> list[str]:
+    """Everything that went other than planned; nothing is left out silently."""
+    return [text for find in (unfinished, refused, homeless, untested, told) for text in find(run)]
+
+
+def unfinished(run: RunData) -> Iterator[str]:
+    """A run that is still going, or stopped."""
+    if not run.done and len(run.rounds):
+        yield f"The run has not finished: round {run.rounds[-1]} of {run.planned} is the last."
+    for e in run.happened("resume"):
+        yield f"The run was resumed after round {e['round']}."
+
+
+def refused(run: RunData) -> Iterator[str]:
+    """Answers that were not used, and clients that never answered."""
+    if events := run.happened("rejected"):
+        who = Counter(str(e["client"]) for e in events)
+        yield f"{counted(len(events), 'reply', 'replies')} rejected, from {listed(list(who))}."
+    silent = ((run.down > 0) & (run.up == 0)).sum(0)
+    if silent.any() and run.up.any():
+        some = [run.clients[i] for i in np.flatnonzero(silent)]
+        yield f"Asked without an answer in some round: {listed(some)}."
+    never = [run.clients[i] for i in np.flatnonzero((run.down + run.up).sum(0) == 0)]
+    if never and run.down.any():
+        yield f"Never took part: {listed(never)}."
+
+
+def homeless(run: RunData) -> Iterator[str]:
+    """Clients without a model, and models without a client."""
+    if len(run.assign):
+        without = [run.clients[i] for i in np.flatnonzero(run.assign[-1] < 0)]
+        if without:
+            yield f"Without a model at the end: {listed(without)}."
+    dormant = run.models - len(run.clusters)
+    if run.models and dormant > 0 and not run.personal:
+        word = "cluster is" if dormant == 1 else "clusters are"
+        yield f"{dormant} of {run.models} {word} dormant: nobody holds that model at the end."
+    alone = [c for c in run.clusters.tolist() if (run.assign[-1] == c).sum() == 1]
+    if alone and not run.personal:
+        yield f"{counted(len(alone), 'cluster has', 'clusters have')} a single client."
+
+
+def untested(run: RunData) -> Iterator[str]:
+    """Clients that no number is about."""
+    if len(run.tested):
+        none = np.isnan(run.final) & (run.assign[-1] >= 0)
+        if none.any():
+            some = [run.clients[i] for i in np.flatnonzero(none)]
+            yield f"No test samples, so no accuracy: {listed(some)}."
+
+
+def told(run: RunData) -> Iterator[str]:
+    """What the run itself warned of, each once."""
+    yield from dict.fromkeys(str(e["text"]) for e in run.happened("warning"))
+
+
+def counted(count: int, one: str, many: str) -> str:
+    """A number with its word."""
+    return f"{count:,} {one if count == 1 else many}"
+
+
+def listed(names: list[str], most: int = 8) -> str:
+    """Some names, and how many more there are.
+
+    >>> listed(["a"]), listed(list("abc"), 2)
+    ('client a', '3 clients: a, b, ...')
+    """
+    if len(names) == 1:
+        return f"client {names[0]}"
+    return f"{len(names):,} clients: {', '.join(names[:most])}" + ", ..." * (len(names) > most)
