@@ -275,6 +275,13 @@ OWN = {
         "is shown above the message, once.",
         "Put it right and resume; --debug shows the whole way there.",
     ),
+    "U002": Code(
+        "a client on which worker processes die",
+        "Three worker processes in turn ended without a word while they worked on it. The system "
+        "kills a process when memory runs out; native code can also crash.",
+        "Use fewer workers or a smaller batch; the serial engine shows what happens in one "
+        "process.",
+    ),
     "X001": Code(
         "something unexpected",
         FAMILIES["X"].explanation,
