@@ -20,6 +20,7 @@ from coterie.data.load import load
 from coterie.data.population import Population, partition
 from coterie.errors import CheckpointError
 from coterie.history import from_csv
+from coterie.joining import Joined, hold_out, join, record
 from coterie.layout import Layout
 from coterie.methods import find
 from coterie.records import expect_run
@@ -128,7 +129,7 @@ def go(config: Config, out: Path, on_event: Listener | None, *, resume: bool = F
         then=on_event or (lambda event: None),
     )
     with listener:
-        return fit(
+        result = fit(
             method(config),
             clients,
             config.model.name,
@@ -147,10 +148,36 @@ def go(config: Config, out: Path, on_event: Listener | None, *, resume: bool = F
             checkpoint_every=config.output.checkpoint_every,
             keep=config.output.keep,
         )
+    if config.newcomers.share:
+        welcome(config, result)
+    return result
 
 
 def population(config: Config) -> Population:
-    """The clients of an experiment."""
+    """The clients of an experiment: all who take part in its training."""
+    clients = everybody(config)
+    share = config.newcomers.share
+    return hold_out(clients, share, config.seed)[0] if share else clients
+
+
+def welcome(config: Config, result: Result) -> Joined:
+    """Let those join who were held out, and write how they did into the run's folder."""
+    clients = everybody(config)
+    _, new = hold_out(clients, config.newcomers.share, config.seed)
+    joined = join(
+        result,
+        [clients[i] for i in new],
+        None if clients.group is None else clients.group[new].tolist(),
+        epochs=config.newcomers.epochs,
+        shots=config.newcomers.shots,
+    )
+    if result.folder:
+        record(result.folder, joined)
+    return joined
+
+
+def everybody(config: Config) -> Population:
+    """The clients of an experiment, with those who are held out."""
     source = config.data
     return partition(
         load(source.source, **source.reader),

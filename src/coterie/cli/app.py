@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from coterie import __version__
-from coterie.cli import compare, data, doctor, files, inspect, lists, place, train
+from coterie.cli import compare, data, demo, doctor, files, inspect, lists, newcomers, place, train
 
 app = typer.Typer(
     name="coterie",
@@ -39,7 +39,7 @@ def options(
 
 
 for command in (
-    train.demo,
+    demo.demo,
     files.init,
     files.check,
     data.data,
@@ -47,6 +47,7 @@ for command in (
     train.run,
     train.resume,
     compare.compare,
+    newcomers.newcomers,
     place.place,
     lists.methods,
     lists.models,

@@ -1,8 +1,7 @@
-"""Commands that train: demo, run, resume."""
+"""Commands that train: run, resume."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -98,59 +97,6 @@ def resume(
     conclude(folder.name, done, json)
 
 
-def demo(
-    method: Annotated[
-        str | None, typer.Option(help="The method beside fedavg; see coterie methods.")
-    ] = None,
-    rounds: Annotated[int, typer.Option(help="Rounds of each method.")] = 20,
-    out: Annotated[Path, typer.Option(help="The folder of the two runs.")] = Path("runs/demo"),
-    quiet: Quiet = False,
-    json: Json = False,
-) -> None:
-    """Train two methods, offline, in a minute.
-
-    20 clients in 4 hidden groups hold handwritten digits; each group sees them at another angle.
-    """
-    from coterie import __version__
-    from coterie.config import load
-    from coterie.methods import METHODS
-
-    second = method or next(name for name in ("fedclust", "local") if name in METHODS)
-    names = tuple(dict.fromkeys(("fedavg", second)))
-    configs = [load(None, [("method", name), ("train.rounds", rounds), *DEMO]) for name in names]
-    if not (quiet or json):
-        say.note(
-            f"coterie {__version__} · digits (1,797 images, in scikit-learn) · "
-            f"20 clients in 4 hidden groups (rotated 0°/90°/180°/270°) · seed 0"
-        )
-    runs = {}
-    for name, config in zip(names, configs, strict=True):
-        clear(out / name)
-        with watching(name, quiet=quiet, json=json) as listen:
-            runs[name] = running.execute(config, out / name, listen)
-    if json:
-        for name, done in runs.items():
-            say.line(closing(name, done))
-        return
-    say.result(table(runs))
-    if len(runs) == 2:
-        say.result(compared(runs))
-    say.label("records", f"{out}/*/  run.toml, metrics.csv, clusters.csv, summary.json")
-    say.label(
-        "next", "coterie init my.toml       write a commented experiment file for your own data"
-    )
-
-
-DEMO = [
-    ("data.source", "digits"),
-    ("partition.kind", "rotation"),
-    ("partition.clients", 20),
-    ("model.name", "cnn-s"),
-    ("train.local_epochs", 2),
-    ("train.batch_size", 16),
-]
-
-
 def sort(settings: list[str]) -> tuple[Path | None, list[tuple[str, Any]]]:
     """The experiment file among the arguments, and the settings."""
     from coterie.config.source import assignment
@@ -175,12 +121,6 @@ def data_at_hand(config: Config) -> None:
         named.require(name)
 
 
-def clear(folder: Path) -> None:
-    """Make room for a new demo where an old one lies; anything else is left alone."""
-    if (folder / "run.toml").exists():
-        shutil.rmtree(folder)
-
-
 def conclude(name: str, done: Done, json: bool) -> None:
     """What came out of a run, and what to do next."""
     if json:
@@ -203,13 +143,6 @@ def closing(name: str, done: Done) -> dict[str, Any]:
         "notes": list(done.result.population.notes),
         "summary": dict(done.result.summary),
     }
-
-
-def compared(runs: Mapping[str, Done]) -> str:
-    """For how many clients the second of two runs is better than the first."""
-    (first, a), (second, b) = ((n, done.result.accuracy.values) for n, done in runs.items())
-    better = sum(b[client] > a[client] for client in a.keys() & b.keys())
-    return f"{second} is better than {first} for {better} of {len(a)} clients"
 
 
 def table(runs: Mapping[str, Done]) -> str:

@@ -24,6 +24,7 @@ TABLES = {
     "model": schema.Model,
     "train": schema.Train,
     "evaluate": schema.Evaluate,
+    "newcomers": schema.Newcomers,
     "engine": schema.Engine,
     "output": schema.Output,
 }

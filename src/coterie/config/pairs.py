@@ -147,6 +147,17 @@ def protocol(v: Sound) -> Iterator[Problem]:
         )
 
 
+def newcomers(v: Sound) -> Iterator[Problem]:
+    """Clients held out of a population that has none to spare, or whose samples move."""
+    share, clients = v("newcomers", "share"), v("partition", "clients")
+    if share and clients == 1:
+        fix = "use more clients"
+        yield Problem(("newcomers", "share"), share, "there is one client", fix)
+    if share and "drift" in v("partition", "kind").split("+"):
+        fix = "leave out drift, or the newcomers"
+        yield Problem(("newcomers", "share"), share, "not with drift", fix)
+
+
 def network(v: Sound) -> Iterator[Problem]:
     """A network that does not exist, or cannot be had like this."""
     name = v("model", "name")
@@ -203,6 +214,7 @@ RULES: tuple[Callable[[Sound], Iterator[Problem]], ...] = (
     clusters,
     groups,
     protocol,
+    newcomers,
     network,
     engine,
     folder,

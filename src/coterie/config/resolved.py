@@ -31,6 +31,7 @@ def tree(config: Config) -> dict[str, Any]:
         "train": asdict(config.train),
         **({own: dict(config.hyper)} if config.hyper else {}),
         "evaluate": asdict(config.evaluate),
+        "newcomers": asdict(config.newcomers),
         "engine": asdict(config.engine),
         "output": asdict(config.output),
     }

@@ -98,6 +98,15 @@ class Evaluate:
 
 
 @dataclass(frozen=True)
+class Newcomers:
+    """Clients that are held out, and join when the training is over."""
+
+    share: Decay = 0.0  # of the clients; 0: nobody is held out
+    epochs: Whole = 5  # of adaptation, tested after each
+    shots: tuple[Count, ...] = ()  # also with so many samples of each class
+
+
+@dataclass(frozen=True)
 class Engine:
     """Who does the computing."""
 
@@ -127,6 +136,7 @@ class Config:
     train: Train = Train()
     hyper: Mapping[str, Any] = field(default_factory=dict)  # the method's own table
     evaluate: Evaluate = Evaluate()
+    newcomers: Newcomers = Newcomers()
     engine: Engine = Engine()
     output: Output = Output()
     origins: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
