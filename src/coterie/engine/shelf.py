@@ -1,0 +1,98 @@
+"""Memory that several processes see, for tensors that shall not be copied through a pipe."""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+import tempfile
+import weakref
+from collections.abc import Mapping
+from multiprocessing.reduction import DupFd
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+LINE = 64  # bytes: tensors begin where torch itself would let them begin
+
+
+class Spot(NamedTuple):
+    """Where on a shelf a tensor lies."""
+
+    start: int
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+    @property
+    def stop(self) -> int:
+        """The byte behind it."""
+        return self.start + math.prod(self.shape) * self.dtype.itemsize
+
+
+class Shelf:
+    """Tensors side by side in memory that this process shares with those it starts.
+
+    The memory has no name in any file system: nothing is left of it once the last process that
+    has it is gone, however it went.
+
+    >>> shelf = Shelf()
+    >>> spot = shelf.put(torch.arange(3))
+    >>> shelf.see(spot)
+    tensor([0, 1, 2])
+    """
+
+    def __init__(self, fd: int | None = None) -> None:
+        self.fd = nameless() if fd is None else fd
+        self.bytes = torch.empty(0, dtype=torch.uint8)
+        self.used = 0
+        weakref.finalize(self, os.close, self.fd)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return received, (DupFd(self.fd),)  # the same memory, in a process about to start
+
+    def clear(self) -> None:
+        """Forget what lies here: the next tensor is laid over it."""
+        self.used = 0
+
+    def put(self, t: Tensor) -> Spot:
+        """Lay a copy of a tensor here; the shelf doubles when it is full."""
+        spot = Spot(-(-self.used // LINE) * LINE, tuple(t.shape), t.dtype)
+        self.used = spot.stop
+        size = os.fstat(self.fd).st_size
+        if self.used > size:
+            size = max(self.used, 2 * size, mmap.PAGESIZE)
+            os.ftruncate(self.fd, size)
+            if hasattr(os, "posix_fallocate"):  # too little memory is an error here, not a signal
+                os.posix_fallocate(self.fd, 0, size)
+        self.see(spot).copy_(t.detach())
+        return spot
+
+    def see(self, spot: Spot) -> Tensor:
+        """The tensor at a spot, in place: valid until the shelf is cleared."""
+        if spot.stop > len(self.bytes):  # it has grown, here or in another process
+            self.bytes = torch.frombuffer(
+                mmap.mmap(self.fd, os.fstat(self.fd).st_size), dtype=torch.uint8
+            )
+        return self.bytes[spot.start : spot.stop].view(spot.dtype).view(spot.shape)
+
+    def put_all(self, tensors: Mapping[str, Tensor]) -> dict[str, Spot]:
+        """Several tensors, by name."""
+        return {name: self.put(t) for name, t in tensors.items()}
+
+    def see_all(self, spots: Mapping[str, Spot]) -> dict[str, Tensor]:
+        """Several tensors, by name."""
+        return {name: self.see(spot) for name, spot in spots.items()}
+
+
+def nameless() -> int:
+    """A file without a name, in memory where the system has such."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("coterie")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+def received(fd: Any) -> Shelf:
+    """The shelf of the process that started this one."""
+    return Shelf(fd.detach())

@@ -1,0 +1,183 @@
+"""What happens in a worker process: a question is unfolded, and some of its portions answered."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+
+import torch
+from torch import Tensor
+
+from coterie.engine.serial import Question, Serial
+from coterie.engine.shelf import Shelf, Spot
+from coterie.errors import CoterieError
+from coterie.types import Reply, State, Task
+
+Portion = list[int]  # places of a cohort that are worked on at once
+DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux's prctl
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """A question on its way to the workers: its tensors lie on a shelf."""
+
+    round: int
+    purpose: str
+    call: int
+    task: Task
+    cohort: Spot
+    models: Spot
+    assign: Spot
+    send: dict[str, Spot]
+    memories: dict[int, dict[str, Spot]]  # of the cohort
+
+    @classmethod
+    def of(cls, question: Question, engine: Serial, shelf: Shelf) -> Parcel:
+        """Lay down what the cohort will need, and nothing else."""
+        shelf.clear()
+        models, assign = needed(question)
+        return cls(
+            engine.round,
+            engine.purpose,
+            question.call,
+            question.task,
+            shelf.put(question.cohort),
+            shelf.put(models),
+            shelf.put(assign),
+            shelf.put_all(question.send),
+            {
+                i: shelf.put_all(engine.memory[i])
+                for i in question.cohort.tolist()
+                if i in engine.memory
+            },
+        )
+
+    def open(self, engine: Serial, shelf: Shelf) -> tuple[Serial, Question]:
+        """The question, and the engine as it stands in that round."""
+        engine.restore({i: shelf.see_all(spots) for i, spots in self.memories.items()})
+        state = State(shelf.see(self.models), shelf.see(self.assign), self.round)
+        question = Question(
+            shelf.see(self.cohort), self.task, state, shelf.see_all(self.send), self.call
+        )
+        return engine.at(self.round, self.purpose), question
+
+
+def needed(question: Question) -> tuple[Tensor, Tensor]:
+    """The models that will travel to somebody, and which of them each client holds."""
+    state, cohort = question.state, question.cohort
+    if question.task.receives == "all":
+        return state.models, state.assign
+    nobody = torch.full_like(state.assign, -1)
+    if question.task.receives == "nothing":
+        return state.models[:0], nobody
+    held, which = state.assign[cohort].unique(return_inverse=True)
+    return state.models[held], nobody.index_copy(0, cohort, which)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A reply whose tensors lie on the shelf of the worker that gave it."""
+
+    value: Spot
+    extra: dict[str, Spot]
+    keep: dict[str, Spot]
+
+    @classmethod
+    def of(cls, reply: Reply, shelf: Shelf) -> Answer:
+        """Lay it down."""
+        keep = shelf.put_all(reply.keep)
+        return cls(shelf.put(reply.value), shelf.put_all(reply.extra), keep)
+
+    def open(self, shelf: Shelf) -> Reply:
+        """Copy it: the shelf will be used again."""
+        keep, extra = (
+            {name: t.clone() for name, t in shelf.see_all(spots).items()}
+            for spots in (self.keep, self.extra)
+        )
+        return Reply(shelf.see(self.value).clone(), extra, keep)
+
+
+class WorkerError(Exception):
+    """An exception of another process; its text is the traceback there."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An exception on its way back."""
+
+    kind: type[CoterieError] | None  # None: not one of ours
+    what: str
+    told: dict[str, str]  # code, where, why, fix
+    trace: str
+
+    @classmethod
+    def of(cls, error: Exception) -> Failure:
+        """What there is to tell of an exception; of one with a cause, the cause's traceback."""
+        trace = "".join(traceback.format_exception(error.__cause__ or error)).rstrip()
+        if isinstance(error, CoterieError):
+            told = {name: getattr(error, name) for name in ("code", "where", "why", "fix")}
+            return cls(type(error), error.what, told, trace)
+        return cls(None, f"{type(error).__name__}: {error}", {}, trace)
+
+    def error(self) -> Exception:
+        """The exception, to be raised here."""
+        made = RuntimeError(self.what) if self.kind is None else self.kind(self.what, **self.told)
+        made.__cause__ = WorkerError(f"in a worker process\n{self.trace}")
+        return made
+
+
+Outcome = list[Answer] | Failure  # of one portion
+
+
+def work(
+    engine: Serial,
+    line: Connection,
+    inbox: Shelf,
+    outbox: Shelf,
+    parent: int,
+    others: Sequence[Connection] = (),
+) -> None:
+    """Answer what is asked until nobody asks any more: the life of a worker."""
+    settle(parent)
+    for other in others:  # inherited, and no business of this process: their ends must be seen
+        other.close()
+    view, question = engine, None
+    while True:
+        try:
+            message = line.recv()
+        except (EOFError, OSError):  # the parent closed the line, or is gone
+            return
+        if isinstance(message, Parcel):
+            view, question = message.open(engine, inbox)
+            continue
+        assert question is not None
+        outbox.clear()
+        line.send([outcome(view, question, portion, outbox) for portion in message])
+
+
+def outcome(view: Serial, question: Question, portion: Portion, outbox: Shelf) -> Outcome:
+    """The answers of a portion, or what went wrong with it."""
+    try:
+        replies = view.answer(question, portion)
+    except Exception as error:
+        return Failure.of(error)
+    return [Answer.of(reply, outbox) for reply in replies]
+
+
+def settle(parent: int) -> None:
+    """Make this process a worker: one thread, deaf to Ctrl-C, and gone when its parent is."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    torch.set_num_threads(1)
+    gc.freeze()  # what was inherited is shared with the parent as long as nobody touches it
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(DIES_WITH_PARENT, signal.SIGKILL)
+    if os.getppid() != parent:  # it was gone before that
+        os._exit(1)
