@@ -40,6 +40,13 @@ class Section(NamedTuple):
     lines: tuple[tuple[str, str], ...] = ()  # names and values
     texts: tuple[tuple[str, str], ...] = ()  # titles and code
 
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing but reasons; no news of health is good news."""
+        return self.block.key != "health" and not (
+            self.charts or self.tables or self.lines or self.texts
+        )
+
 
 def write_run(folder: str | Path, file: str | Path | None = None) -> Path:
     """The page of a run's folder, beside its records unless `file` says otherwise."""
@@ -75,7 +82,8 @@ def run_page(run: RunData) -> str:
         sentence=verdict.sentence(run),
         tiles=verdict.tiles(run),
         warnings=verdict.warnings(run),
-        sections=[section(run, block) for block in BLOCKS],
+        sections=(filled := [section(run, block) for block in BLOCKS]),
+        left_out=left_out(filled),
     )
 
 
@@ -95,6 +103,11 @@ def section(run: RunData, block: Block) -> Section:
         texts += [("Citation (BibTeX)", facts.bibtex(facts.entry(run)))]
         return Section(block, lines=tuple(facts.versions(run)), texts=tuple(texts))
     return Section(block, drawn, absent)
+
+
+def left_out(sections: list[Section]) -> list[tuple[str, str]]:
+    """The blocks that have nothing to show, and why; health says so in its own place."""
+    return [(s.block.title, " ".join(s.absent)) for s in sections if s.empty]
 
 
 def draw(block: Block, make: Callable[[str], Any]) -> tuple[tuple[Drawn, ...], tuple[str, ...]]:

@@ -11,6 +11,7 @@ from coterie.report.charts.river import planted_colour
 from coterie.report.charts.style import SCALE, Absent, colour, figure, plain
 from coterie.report.reading import Floats, Ints, RunData
 
+STRIP = 0.066  # width of a strip beside the matrix
 CELLS = 200  # on a side: larger matrices are averaged in blocks
 MARKS = ("circle", "square", "diamond", "cross", "triangle-up", "star", "x", "hexagon")
 
@@ -38,13 +39,14 @@ def distances(run: RunData) -> Any:
     ]
     if run.group is not None:
         strips.append(("planted", run.group[-1][who], lambda g: planted_colour(run, g)))
-    left = 0.045 * len(strips)
+    left = STRIP * len(strips)
     drawn = figure(
         height=640,
         margin={"l": 24, "r": 24, "t": 30, "b": 60},
         xaxis={
             "domain": [left + 0.01, 1],
             "showticklabels": False,
+            "ticks": "",
             "title": "clients, in the same order",
             "showgrid": False,
             "zeroline": False,
@@ -79,14 +81,15 @@ def distances(run: RunData) -> Any:
             hovertemplate=f"%{{text}}: {word} %{{customdata}}<extra></extra>",
             showlegend=False,
         )
-        begin = 0.045 * s
+        begin = STRIP * s
         drawn.update_layout(
             {
                 f"xaxis{s + 2}": {
-                    "domain": [begin, begin + 0.04],
+                    "domain": [begin, begin + STRIP - 0.008],
                     "range": [0, 1],
                     "fixedrange": True,
                     "showticklabels": False,
+                    "ticks": "",
                     "showgrid": False,
                     "zeroline": False,
                     "title": {"text": word, "standoff": 4},

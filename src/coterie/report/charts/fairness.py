@@ -19,7 +19,7 @@ def fairness(run: RunData) -> Any:
     if np.isnan(final).all():
         raise Absent("no round has been tested yet")
     drawn = figure(
-        xaxis={"title": "accuracy", "tickformat": ".0%"},
+        xaxis={"title": "accuracy", "tickformat": ".0%", "range": span(run)},
         yaxis={"title": "share of clients at or below", "tickformat": ".0%", "range": [0, 1.02]},
     )
     held = run.assign[-1]
@@ -30,6 +30,14 @@ def fairness(run: RunData) -> Any:
         curve(drawn, values, name, color=QUIET, width=2, dash=dash)
     curve(drawn, final, plain(run.method), width=3.2)
     return drawn
+
+
+def span(run: RunData) -> list[float]:
+    """From the lowest accuracy shown to the highest, with a little room."""
+    values = np.concatenate([run.final, *references(run).values()])
+    low, high = float(np.nanmin(values)), float(np.nanmax(values))
+    room = 0.02 + 0.02 * (high - low)
+    return [low - room, high + room]
 
 
 def curve(drawn: Any, values: Floats, name: str, **line: Any) -> None:

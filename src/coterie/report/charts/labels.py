@@ -29,11 +29,18 @@ def labels(run: RunData) -> Any:
     classes = [plain(c, 16) for c in run.insight.classes]
     drawn = figure(
         height=min(900, 150 + 17 * len(rows)),
-        xaxis={"title": "class", "type": "category", "domain": [0.03, 0.76], "showgrid": False},
+        xaxis={
+            "title": "class",
+            "type": "category",
+            "domain": [0.03, 0.76],
+            "showgrid": False,
+            "ticks": "",
+        },
         xaxis2={"domain": [0.86, 1], "title": "samples", "rangemode": "tozero"},
         xaxis3={"domain": [0, 0.022], "range": [0, 1], "visible": False, "fixedrange": True},
         yaxis={
             "title": "client, by cluster",
+            "anchor": "x3",
             "autorange": "reversed",
             "tickvals": places if len(rows) <= 60 else [],
             "ticktext": names if len(rows) <= 60 else [],

@@ -36,9 +36,7 @@ def by_round(run: RunData, tables: Mapping[str, Floats], metric: str, shown: str
     low, high = np.nanquantile(table, [0.1, 0.9], axis=1)
     edge = {"x": x, "mode": "lines", "line": {"width": 0}, "hoverinfo": "skip"}
     drawn.add_scatter(y=high.tolist(), showlegend=False, name="90 % of clients below", **edge)
-    drawn.add_scatter(
-        y=low.tolist(), fill="tonexty", fillcolor=BAND, name="middle 80 % of clients", **edge
-    )
+    drawn.add_scatter(y=low.tolist(), fill="tonexty", fillcolor=BAND, name="middle 80 %", **edge)
     for cluster, values in cluster_means(run, table).items():
         drawn.add_scatter(
             x=x,
@@ -52,7 +50,7 @@ def by_round(run: RunData, tables: Mapping[str, Floats], metric: str, shown: str
         drawn.add_scatter(
             x=x,
             y=run.series(metric, "before").values.tolist(),
-            name="mean before adaptation",
+            name="before adaptation",
             line={"dash": "dot", "width": 2},
             hovertemplate=shown,
         )

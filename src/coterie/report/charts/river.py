@@ -99,7 +99,7 @@ def sizes(run: RunData) -> Any:
     grouped(run)
     drawn = figure(
         barmode="stack",
-        bargap=0.04 if len(run.rounds) < 60 else 0,
+        bargap=0,
         xaxis={"title": "round"},
         yaxis={"title": "clients"},
         hovermode="x unified",

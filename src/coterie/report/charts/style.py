@@ -73,6 +73,12 @@ def figure(**layout: Any) -> Any:
         "height": 380,
         "margin": {"l": 64, "r": 24, "t": 24, "b": 52},
         "hoverlabel": {"namelength": -1},
-        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+        "legend": {
+            "orientation": "h",
+            "traceorder": "normal",
+            "y": 1.02,
+            "yanchor": "bottom",
+            "x": 0,
+        },
     }
     return go.Figure(layout={**base, **layout})
