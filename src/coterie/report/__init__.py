@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from coterie.report.compared import write_comparison
 from coterie.report.page import write_result, write_run
 from coterie.report.reading import RunData, read
 
-__all__ = ["RunData", "read", "write_result", "write_run"]
+__all__ = ["RunData", "read", "write_comparison", "write_result", "write_run"]

@@ -84,6 +84,7 @@ def run_page(run: RunData) -> str:
         warnings=verdict.warnings(run),
         sections=(filled := [section(run, block) for block in BLOCKS]),
         left_out=left_out(filled),
+        colours="cluster",
     )
 
 

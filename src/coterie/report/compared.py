@@ -1,0 +1,171 @@
+"""The page of a comparison, or of a sweep: methods or settings side by side."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from coterie.comparison import Comparison
+from coterie.comparison.text import accuracy, cost, words
+from coterie.methods import METHODS
+from coterie.report import facts
+from coterie.report.blocks import Block
+from coterie.report.charts.compared import CHARTS, labels
+from coterie.report.page import Section, draw, html, left_out, save
+from coterie.report.verdict import Tile
+from coterie.units import percent, seconds, size
+
+if TYPE_CHECKING:
+    from coterie.tables import Table
+
+TABLES = Block("tables", "The numbers", "Means over seeds; click a head to sort.")
+SAID = Block(
+    "said",
+    "What the tests show",
+    "Over clients and over seeds are two questions: whether these clients do better, and whether "
+    "other runs would.",
+)
+AGAIN = Block(
+    "again", "How to do it again", "The same command in the same folder goes on after a stop."
+)
+BLOCKS = (
+    Block(
+        "curves",
+        "Accuracy by round",
+        "A line is a method's mean over clients and seeds, and the band around it goes from its "
+        "worst seed to its best.",
+        (("curves", "Accuracy by round"),),
+    ),
+    Block(
+        "ranks",
+        "Mean ranks",
+        "The further left the better; methods under one grey bar are not told apart by Nemenyi's "
+        "test at the 5 % level.",
+        (("ranks", "Critical-difference diagram"),),
+    ),
+    Block(
+        "pairs",
+        "Client by client",
+        "A point is a client in one seed: to the right of the line it does better than with the "
+        "first method. Below, for how many clients each method of a pair is better.",
+        (("differences", "Paired differences"), ("wins", "Wins, ties and losses")),
+    ),
+    Block(
+        "cost",
+        "Accuracy and bytes",
+        "Up and to the left is better; no method beats one on the dotted line in both. Bars are "
+        "95 % intervals over seeds.",
+        (("pareto", "Accuracy against bytes"),),
+    ),
+    Block(
+        "fairness",
+        "How fair they are",
+        "A curve that rises late and steeply gives everybody much the same.",
+        (("evenness", "Clients at or below an accuracy"),),
+    ),
+)
+
+
+def write_comparison(folder: str | Path, file: str | Path | None = None) -> Path:
+    """The page of a comparison's folder, finished or not."""
+    path = Path(folder)
+    return save(comparison_page(Comparison.load(path)), file or path / "report.html")
+
+
+def comparison_page(found: Comparison) -> str:
+    """The page of a comparison."""
+    rows = found.table()
+    told = words(found, rows)
+    missing = [text for text in told if text.startswith("Not done:")]
+    charts = [block for block in BLOCKS if rows]
+    middle = [Section(b, *draw(b, lambda name: CHARTS[name](found))) for b in charts]
+    shown = tuple(sortable(t) for t in (accuracy(found, rows), cost(found, rows)) if rows)
+    rest = [("", text) for text in told if text not in missing]
+    sections = [
+        Section(TABLES, tables=shown),
+        *middle[:1],
+        Section(SAID, lines=tuple(rest)),
+        *middle[1:],
+        again(found),
+    ]
+    runs = sum(cell.done for cell in found.cells)
+    return html(
+        title=f"Comparison · {found.folder.name}",
+        lead=f"{len(found.methods)} methods · {len(found.seeds)} seeds · {runs} runs",
+        sentence=sentence(rows),
+        tiles=tiles(found, rows),
+        warnings=missing,
+        sections=sections,
+        left_out=left_out(sections),
+        colours="method",
+    )
+
+
+def sentence(rows: list[dict[str, Any]]) -> str:
+    """The verdict in a line; never a winner by the best round on test data."""
+    if not rows:
+        return "No run of this comparison is done yet."
+    best, *others = sorted(rows, key=lambda r: -r["accuracy_last"])
+    found = f"{best['method']} has the highest mean accuracy in the last round, "
+    found += percent(best["accuracy_last"])
+    return found + (
+        f"; next is {others[0]['method']} with {percent(others[0]['accuracy_last'])}."
+        if others
+        else "."
+    )
+
+
+def tiles(found: Comparison, rows: list[dict[str, Any]]) -> list[Tile]:
+    """The best of each kind."""
+    if not rows:
+        return []
+    accurate = max(rows, key=lambda r: r["accuracy_last"])
+    fair = max(rows, key=lambda r: r["bottom_10pct"])
+    cheap, quick = min(rows, key=lambda r: r["bytes"]), min(rows, key=lambda r: r["seconds"])
+    return [
+        Tile("highest accuracy", percent(accurate["accuracy_last"]), accurate["method"]),
+        Tile("best worst tenth", percent(fair["bottom_10pct"]), fair["method"]),
+        Tile("fewest bytes", size(cheap["bytes"]), cheap["method"]),
+        Tile("shortest run", seconds(quick["seconds"]), quick["method"]),
+    ]
+
+
+def sortable(table: Table) -> facts.Table:
+    """A table of text whose cells sort by the number they begin with."""
+    rows = tuple(
+        tuple(facts.Cell(text, amount(text) if i else None) for i, text in enumerate(row))
+        for row in table.rows
+    )
+    return facts.Table(table.title, table.head, rows)
+
+
+def amount(text: str) -> float | None:
+    """The number a cell begins with, in its unit.
+
+    >>> amount("92.1 ± 0.3"), amount("1.5 MB"), amount("1,200"), amount("n/a")
+    (92.1, 1500000.0, 1200.0, None)
+    """
+    found = re.match(r"(-?[\d,]*\.?\d+)\s*(kB|MB|GB|TB)?", text)
+    if not found:
+        return None
+    unit = {"kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}.get(found[2] or "", 1.0)
+    return float(found[1].replace(",", "")) * unit
+
+
+def again(found: Comparison) -> Section:
+    """Where it came from, and what to cite."""
+    text = (found.folder / "compare.toml").read_text()
+    names = [re.split(r"[:\[( ]", label)[0] for label in labels(found)]
+    cited = dict.fromkeys(facts.bibtex(METHODS.get(name)) for name in names)
+    entries = dict.fromkeys(entry for bib in cited for entry in bib.split("\n\n"))
+    folders = "\n".join(
+        f"{cell.folder.name}  {'done' if cell.done else 'not done'}" for cell in found.cells
+    )
+    texts = (
+        ("Command", f"coterie compare ... --out {found.folder}"),
+        ("Runs", folders),
+        ("What was asked (compare.toml)", text),
+        ("Citation (BibTeX)", "\n\n".join(entries)),
+    )
+    return Section(AGAIN, texts=texts)
