@@ -189,6 +189,11 @@ OWN = {
         "No tracker has this name, or the package it writes with is not installed.",
         "Install the extra that the message names, or leave it out: output.trackers=[].",
     ),
+    "C046": Code(
+        "a port that cannot be used",
+        "Another program listens there, or it may not be used by you.",
+        "Name another with --port; without one, a free port is chosen.",
+    ),
     "K001": Code(
         "no usable checkpoint",
         "The run stopped before its first round was saved, or every checkpoint is damaged.",

@@ -7,7 +7,19 @@ from typing import Annotated
 import typer
 
 from coterie import __version__
-from coterie.cli import compare, data, demo, doctor, files, inspect, lists, newcomers, place, train
+from coterie.cli import (
+    compare,
+    data,
+    demo,
+    doctor,
+    files,
+    inspect,
+    lists,
+    live,
+    newcomers,
+    place,
+    train,
+)
 
 app = typer.Typer(
     name="coterie",
@@ -49,6 +61,7 @@ for command in (
     compare.compare,
     newcomers.newcomers,
     place.place,
+    live.live,
     lists.methods,
     lists.models,
     lists.datasets,

@@ -23,6 +23,13 @@ class Done(NamedTuple):
     seconds: float
 
 
+def fresh(config: Config) -> Path:
+    """A new folder for an experiment, as it names it."""
+    from coterie import experiment
+
+    return experiment.fresh(config)
+
+
 def execute(config: Config, out: Path | None, listen: Listener) -> Done:
     """Train a new experiment, into the folder given or a new one that the experiment names."""
     from coterie import experiment

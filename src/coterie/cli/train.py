@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from coterie.cli import running, say
+from coterie.cli.live import watched
 from coterie.cli.progress import clusters, watching
 from coterie.cli.running import Done
 from coterie.errors import ConfigError
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from coterie.config import Config
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the result.")]
+Live = Annotated[bool, typer.Option("--live", help="Watch the run in the browser.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object per line on stdout.")]
 
 
@@ -39,6 +41,7 @@ def run(
     track: Annotated[
         list[str] | None, typer.Option(help="output.trackers: tensorboard, mlflow, wandb.")
     ] = None,
+    live: Live = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -66,8 +69,12 @@ def run(
     if not json:
         for text in config.notes:
             say.label("note", text)
-    with watching(config.method, quiet=quiet, json=json) as listen:
-        done = running.execute(config, out, listen)
+    folder = out or running.fresh(config)
+    with (
+        watched(folder, live),
+        watching(config.method, quiet=quiet, json=json) as listen,
+    ):
+        done = running.execute(config, folder, listen)
     conclude(config.method, done, json)
 
 
@@ -80,6 +87,7 @@ def resume(
     allow_change: Annotated[
         list[str] | None, typer.Option(metavar="KEY", help="Let this setting differ.")
     ] = None,
+    live: Live = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -92,7 +100,7 @@ def resume(
     given = [assignment(text) for text in settings or []]
     if rounds is not None:
         given.append(("train.rounds", rounds))
-    with watching(folder.name, quiet=quiet, json=json) as listen:
+    with watched(folder, live), watching(folder.name, quiet=quiet, json=json) as listen:
         done = running.proceed(folder, listen, given, allow_change or ())
     conclude(folder.name, done, json)
 

@@ -1,0 +1,183 @@
+"""The server: a few fixed routes, read only, for whoever has the token."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import socket
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from coterie.live.follow import Tail
+from coterie.live.states import state
+from coterie.live.views import Views
+
+POLL = 0.25  # seconds between two looks at the events
+QUIET = 10.0  # seconds after which a comment keeps a silent connection open
+WATCHERS = 16  # pages at once
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data: blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+SCRIPT, STYLE, PAGE, JSON = "text/javascript", "text/css", "text/html", "application/json"
+
+
+class Server(ThreadingHTTPServer):
+    """The view of one run's folder on a socket that listens already."""
+
+    daemon_threads = True
+
+    def __init__(self, folder: Path, listening: socket.socket, token: str) -> None:
+        address = listening.getsockname()
+        super().__init__(address, Request, bind_and_activate=False)
+        self.socket.close()
+        self.socket, self.folder, self.token = listening, folder, token
+        self.hosts = {f"127.0.0.1:{address[1]}", f"localhost:{address[1]}"}
+        self.views = Views(folder)
+        self.watchers = 0
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A page that went away in the middle of an answer is nobody's trouble."""
+
+
+class Request(BaseHTTPRequestHandler):
+    """One request."""
+
+    server: Server
+    server_version, sys_version = "coterie", ""
+    timeout = 30  # a connection that says nothing is dropped
+
+    def do_GET(self) -> None:
+        """Answer what may be read, to those who may read it."""
+        path, asked = self.allowed()
+        if path == "/events":
+            self.follow()
+        elif path is not None:
+            self.answer(path, asked)
+
+    def do_HEAD(self) -> None:
+        """The same without its body."""
+        self.do_GET()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("do_"):  # every other verb: there is nothing to write to here
+            return self.refuse
+        raise AttributeError(name)
+
+    def refuse(self) -> None:
+        """Say what may be done instead."""
+        self.reply(405, "only GET and HEAD", headers={"Allow": "GET, HEAD"})
+
+    def allowed(self) -> tuple[str | None, dict[str, list[str]]]:
+        """The path and what was asked; None if the answer was given: not from here, or no token."""
+        hosts = self.headers.get_all("Host") or []
+        if len(hosts) != 1 or hosts[0].lower() not in self.server.hosts:
+            self.reply(403, "this is not the host you are looking for")  # DNS rebinding
+            return None, {}
+        try:
+            url = urlsplit(self.path)
+            asked = parse_qs(url.query, max_num_fields=8)
+        except ValueError:
+            self.reply(400, "not an address")
+            return None, {}
+        given = asked.get("t", [""])[0]
+        if not hmac.compare_digest(given.encode(), self.server.token.encode()):
+            self.reply(403, "the address with its token was printed where the view was started")
+            return None, {}
+        return url.path, asked
+
+    def answer(self, path: str, asked: dict[str, list[str]]) -> None:
+        """The routes; anything else does not exist."""
+        views = self.server.views
+        match path:
+            case "/":
+                self.reply(200, views.page(self.server.token), PAGE)
+            case "/view.css":
+                self.reply(200, views.style(), STYLE)
+            case "/view.js":
+                self.reply(200, (files("coterie.live") / "assets" / "live.js").read_text(), SCRIPT)
+            case "/plotly.js":
+                self.reply(200, views.plotly(), SCRIPT, {"Cache-Control": "private, max-age=3600"})
+            case "/figures":
+                self.reply(200, views.figures(), JSON)
+            case "/client":
+                number = asked.get("i", [""])[0]
+                found = views.client(int(number)) if number.isascii() and number.isdigit() else None
+                self.reply(200 if found else 404, found or "no such client", JSON)
+            case _:
+                self.reply(404, "nothing here")
+
+    def reply(
+        self, code: int, text: str, kind: str = "text/plain", headers: dict[str, str] | None = None
+    ) -> None:
+        """One whole answer."""
+        body = text.encode()
+        self.head(code, kind, {"Content-Length": str(len(body)), **(headers or {})})
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def head(self, code: int, kind: str, headers: dict[str, str]) -> None:
+        """The status and every header."""
+        self.send_response(code)
+        shown = {"Content-Type": f"{kind}; charset=utf-8", **HEADERS, **headers}
+        for name, value in shown.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    def follow(self) -> None:
+        """Server-sent events: every line of events.jsonl, and how the run is, as it changes."""
+        if self.server.watchers >= WATCHERS:
+            self.reply(503, "too many pages are open")
+            return
+        self.head(200, "text/event-stream", {"Connection": "close"})
+        if self.command == "HEAD":
+            return
+        last = self.headers.get("Last-Event-ID", "0")
+        tail = Tail(
+            self.server.folder / "events.jsonl",
+            int(last) if last.isascii() and last.isdigit() else 0,
+        )
+        self.server.watchers += 1
+        try:
+            self.send_all(tail)
+        except OSError:
+            pass  # the page was closed
+        finally:
+            self.server.watchers -= 1
+
+    def send_all(self, tail: Tail) -> None:
+        """Send until the page is closed."""
+        told, heard = "", time.monotonic()
+        while True:
+            message = []
+            for line in tail.read():
+                if tail.again:
+                    message.append("event: again\ndata: \n\n")
+                    tail.again = False
+                message.append(f"id: {line.end}\nevent: log\ndata: {line.text}\n\n")
+            now = json.dumps(state(self.server.folder))
+            if now != told:
+                message.append(f"event: state\ndata: {now}\n\n")
+            if not message and time.monotonic() - heard > QUIET:
+                message.append(": still here\n\n")
+            if message:
+                self.wfile.write("".join(message).encode())
+                told, heard = now, time.monotonic()
+            time.sleep(POLL)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """The library prints nothing."""

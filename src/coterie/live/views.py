@@ -1,0 +1,140 @@
+"""What the page is made of: itself, its style, the figures of a run and the curve of a client."""
+
+from __future__ import annotations
+
+import html
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from coterie.errors import CoterieError
+
+if TYPE_CHECKING:
+    from coterie.report.reading import RunData
+
+SHOWN = ("accuracy", "river", "distances")
+Stamp = tuple[tuple[int, int], ...]
+
+
+class Views:
+    """The views of one folder; what was drawn is kept until the records change."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.lock = threading.Lock()
+        self.seen: tuple[Stamp, RunData] | None = None
+        self.drawn: tuple[Stamp, str] | None = None
+        self.script = ""
+
+    def page(self, token: str) -> str:
+        """The page itself, with nothing in it but the name of the run."""
+        text = (files("coterie.live") / "assets" / "live.html").read_text()
+        return Template(text).substitute(
+            token=html.escape(token), title=html.escape(self.folder.resolve().name)
+        )
+
+    def style(self) -> str:
+        """The report's style, and what the view has beside it."""
+        report = (files("coterie.report") / "assets" / "page.css").read_text()
+        return report + (files("coterie.live") / "assets" / "live.css").read_text()
+
+    def plotly(self) -> str:
+        """The script of the installed Plotly."""
+        if not self.script:
+            from plotly.offline import get_plotlyjs
+
+            self.script = get_plotlyjs()
+        return self.script
+
+    def figures(self) -> str:
+        """The charts, the clients and the themes, as JSON; as they were if nothing changed."""
+        with self.lock:
+            stamp = stamped(self.folder)
+            if self.drawn is None or self.drawn[0] != stamp:
+                try:
+                    self.drawn = stamp, overview(self.run())
+                except (CoterieError, OSError, LookupError, ValueError) as why:
+                    # No run yet, or read in the middle of a write: the page asks again.
+                    return json.dumps({"busy": f"{type(why).__name__}: {why}"})
+            return self.drawn[1]
+
+    def client(self, number: int) -> str | None:
+        """One client's curve, as JSON; None if there is no such client."""
+        with self.lock:
+            run = self.run()
+        if number >= run.n:
+            return None
+        from coterie.live.curve import curve
+
+        return drawn(lambda: curve(run, number))
+
+    def run(self) -> RunData:
+        """The records as they are now. The checkpoint is read again only when clients moved."""
+        from coterie.report.reading import read, remembering
+
+        stamp = stamped(self.folder)
+        if self.seen and self.seen[0] == stamp:
+            return self.seen[1]
+        run = read(self.folder, memory=False)
+        known = self.seen[1] if self.seen else None
+        if known and known.memory and len(run.assign) and same(run, known):
+            run = replace(run, memory=known.memory, models=known.models, notes=known.notes)
+        else:
+            run = remembering(run)
+        self.seen = stamp, run
+        return run
+
+
+def stamped(folder: Path) -> Stamp:
+    """What tells whether the records changed: their sizes and times."""
+    found = []
+    for name in ("metrics.csv", "clusters.csv", "events.jsonl", "summary.json"):
+        try:
+            about = (folder / name).stat()
+        except FileNotFoundError:
+            continue
+        found.append((about.st_size, about.st_mtime_ns))
+    return tuple(found)
+
+
+def same(a: RunData, b: RunData) -> bool:
+    """Whether everybody holds the same model in the last round of both."""
+    return len(b.assign) > 0 and np.array_equal(a.assign[-1], b.assign[-1])
+
+
+def overview(run: RunData) -> str:
+    """Everything that the page draws."""
+    from coterie.report.charts import chart, colour
+    from coterie.report.page import embedded
+    from coterie.report.themes import DARK, LIGHT
+
+    held = run.assign[-1].tolist() if len(run.assign) else []
+    about = {
+        "method": run.method,
+        "clients": list(run.clients),
+        "held": held,
+        "accuracy": run.final.tolist(),
+        "colours": {c: colour(c) for c in sorted(set(held))},
+        "personal": bool(run.personal) if held else False,
+        "themes": {"light": LIGHT, "dark": DARK},
+    }
+    charts = ",".join(f"{json.dumps(n)}:{drawn(lambda n=n: chart(n)(run))}" for n in SHOWN)  # type: ignore[misc]
+    return f'{{"about":{embedded(about)},"charts":{{{charts}}}}}'
+
+
+def drawn(make: Callable[[], Any]) -> str:
+    """A figure as JSON, or why there is none."""
+    from coterie.report.charts import Absent
+    from coterie.report.page import embedded, figure_json
+
+    try:
+        return figure_json(make())
+    except Absent as why:
+        return embedded({"absent": str(why)})
