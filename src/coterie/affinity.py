@@ -20,22 +20,33 @@ def complementarity(counts: Tensor) -> Tensor:
     >>> complementarity(torch.tensor([[80, 50, 20], [20, 50, 80], [80, 50, 20]]))[0, 1:].tolist()
     [3.0, 1.0]
     """
+    _counts(counts)
+    return _complements(counts, counts).fill_diagonal_(torch.nan)
+
+
+def _counts(counts: Tensor) -> None:
     if counts.ndim != 2 or not counts.numel():
         raise ValueError(f"counts must be (n, C), got {tuple(counts.shape)}")
     checks.weights(counts.flatten(), "counts", counts.numel())
-    S = counts.double()
-    has = (S > 0).double()
-    common = has @ has.T  # L
-    mine = S @ has.T  # the sum of i's counts over the classes common with j
-    both = mine + mine.T  # 2 L s
+
+
+def _complements(a: Tensor, b: Tensor) -> Tensor:
+    """The complementarity of some clients and others, NaN without a common class: -> (m, k)."""
+    S, T = a.double(), b.double()
+    has, have = (S > 0).double(), (T > 0).double()
+    common = has @ have.T  # L
+    mine = S @ have.T  # the sum of i's counts over the classes common with j
+    theirs = has @ T.T
+    both = mine + theirs  # 2 L s
     # times 4L everything is a whole number, so that a vanishing deviation is exactly 0
-    inner = 4 * common * (S @ S.T) - both.square()
-    square = 4 * common * (S.square() @ has.T) - 4 * both * mine + both.square()
-    norms = (square.clamp_min(0) * square.T.clamp_min(0)).sqrt()
-    flat = torch.minimum(square, square.T) <= 1e-12 * both.square()
+    inner = 4 * common * (S @ T.T) - both.square()
+    square = 4 * common * (S.square() @ have.T) - 4 * both * mine + both.square()
+    other = 4 * common * (has @ T.square().T) - 4 * both * theirs + both.square()
+    norms = (square.clamp_min(0) * other.clamp_min(0)).sqrt()
+    flat = torch.minimum(square, other) <= 1e-12 * both.square()
     cos = torch.where(flat, 0, inner / torch.where(flat, 1, norms)).clamp_(-1, 1)
     c = common / S.shape[1] * (2 - cos)
-    return torch.where(common > 0, c, torch.nan).fill_diagonal_(torch.nan)
+    return torch.where(common > 0, c, torch.nan)
 
 
 def affinity(counts: Tensor, norm: Literal["minmax", "max"] = "minmax") -> Tensor:
@@ -50,14 +61,43 @@ def affinity(counts: Tensor, norm: Literal["minmax", "max"] = "minmax") -> Tenso
     """
     if norm not in ("minmax", "max"):
         raise ValueError(f"norm must be 'minmax' or 'max', got {norm!r}")
-    c = complementarity(counts)
-    known = c[~c.isnan()]
-    if not len(known) or known.min() == known.max():
+    return scaled(complementarity(counts), complementarity_range(counts), norm)
+
+
+def scaled(c: Tensor, span: Tensor, norm: Literal["minmax", "max"] = "minmax") -> Tensor:
+    """The affinity of some clients, from their complementarity and its range among all.
+
+    (m, m), (2,) -> (m, m): what `affinity` gives for these clients, without the others' rows.
+
+    >>> span = torch.tensor([1.0, 3.0])
+    >>> scaled(torch.tensor([[torch.nan, 2.0], [2.0, torch.nan]]), span).tolist()
+    [[0.0, 0.5], [0.5, 0.0]]
+    """
+    low, high = span
+    if not low < high:
         return torch.ones_like(c).fill_diagonal_(0)
-    low, high = known.min(), known.max()
     c = torch.where(c.isnan(), low, c)
     c = (c - low) / (high - low) if norm == "minmax" else c / high
     return c.fill_diagonal_(0)
+
+
+def complementarity_range(counts: Tensor) -> Tensor:
+    """The smallest and the largest complementarity of two clients: (n, C) -> (2,) float64.
+
+    Some rows at a time: (n, n) is never there. Infinity first where no two have a common class.
+
+    >>> complementarity_range(torch.tensor([[8, 5, 2], [2, 5, 8], [8, 5, 2]])).tolist()
+    [1.0, 3.0]
+    """
+    _counts(counts)
+    low, high = torch.inf, -torch.inf
+    for who in torch.arange(len(counts)).split(1024):
+        c = _complements(counts[who], counts)
+        c[torch.arange(len(who)), who] = torch.nan
+        known = c[~c.isnan()]
+        if len(known):
+            low, high = min(low, float(known.min())), max(high, float(known.max()))
+    return torch.tensor([low, high], dtype=torch.float64)
 
 
 def static_weights(c: Tensor) -> Tensor:

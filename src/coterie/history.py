@@ -88,7 +88,7 @@ def to_csv(rows: Iterable[Row]) -> str:
     >>> to_csv([Row(1, "a,b", "0", "before", "accuracy", 0.1)])
     '1,"a,b",0,before,accuracy,0.1\\n'
     """
-    return csv_lines((*row[:5], repr(float(row.value))) for row in rows)
+    return csv_lines([(t, c, k, s, m, repr(float(v))) for t, c, k, s, m, v in rows])
 
 
 def from_csv(text: str) -> History:

@@ -18,7 +18,7 @@ def tested(state: State, scores: Scores, names: Sequence[str], sizes: Tensor) ->
     """Accuracy and loss of every client, then of the federation, stage by stage."""
     rows = []
     t = state.round
-    who = [(names[i], str(int(state.assign[i]))) for i in scores.clients.tolist()]
+    who = named(state, scores.clients, names)
     for s, stage in enumerate(scores.stages):
         accuracy, loss = scores.accuracy[s], scores.loss[s]
         for (name, cluster), a, b in zip(who, accuracy.tolist(), loss.tolist(), strict=True):
@@ -34,6 +34,14 @@ def tested(state: State, scores: Scores, names: Sequence[str], sizes: Tensor) ->
     return rows
 
 
+def named(state: State, clients: Tensor, names: Sequence[str]) -> list[tuple[str, str]]:
+    """Some clients by name, each with the model it holds."""
+    held = state.assign[clients].tolist()
+    return [
+        (names[i], str(c) if c >= 0 else "") for i, c in zip(clients.tolist(), held, strict=True)
+    ]
+
+
 def traffic(state: State, asked: Sequence[Asked], names: Sequence[str]) -> list[Row]:
     """Bytes to and from every client that took part, then of the federation."""
     rows = []
@@ -42,10 +50,13 @@ def traffic(state: State, asked: Sequence[Asked], names: Sequence[str]) -> list[
     for a in asked:
         total[0].index_add_(0, a.clients, a.down)
         total[1].index_add_(0, a.clients, a.up)
-    for i in total.sum(0).nonzero().flatten().tolist():
-        cluster = str(int(state.assign[i])) if state.assign[i] >= 0 else ""
-        for metric, value in zip(("bytes_down", "bytes_up"), total[:, i].tolist(), strict=True):
-            rows.append(Row(state.round, names[i], cluster, "traffic", metric, value))
+    there = total.sum(0).nonzero().flatten()
+    down, up = total[:, there].tolist()
+    for (name, cluster), d, u in zip(named(state, there, names), down, up, strict=True):
+        rows += [
+            Row(state.round, name, cluster, "traffic", "bytes_down", d),
+            Row(state.round, name, cluster, "traffic", "bytes_up", u),
+        ]
     for metric, value in zip(("bytes_down", "bytes_up"), total.sum(1).tolist(), strict=True):
         rows.append(Row(state.round, "", "", "traffic", metric, value))
     return rows
@@ -76,11 +87,8 @@ def grouped(state: State, before: Tensor | None, truth: Tensor | None) -> list[R
         found["clusters_correct"] = float(metrics.clusters_correct(known, labels))
         found["ari"] = metrics.adjusted_rand(known, labels)
         found["nmi"] = metrics.nmi(known, labels)
-    D = state.memory.get("distance")
-    if D is not None and len(D) == len(state.assign):
-        there = placed[~D.diagonal()[placed].isnan()]  # who missed the clustering call has no row
-        if len(there):
-            found["silhouette"] = float(silhouette(D[there][:, there], state.assign[there]))
+    if (score := distinct(state)) is not None:
+        found["silhouette"] = score
     # What a method tells of itself: how sure a cut was, whether a guard stepped in.
     found |= {
         name.removeprefix("report_"): float(t)
@@ -92,3 +100,22 @@ def grouped(state: State, before: Tensor | None, truth: Tensor | None) -> list[R
         if both.any():
             found["churn"] = metrics.churn(before[both], state.assign[both])
     return [Row(state.round, "", "", "clusters", name, value) for name, value in found.items()]
+
+
+def distinct(state: State) -> float | None:
+    """The mean silhouette of the clusters on the distances a method kept; None without any."""
+    D = state.memory.get("distance")
+    if D is None:
+        return None
+    who = state.memory.get("compared")  # some clients, where there are very many
+    if who is None:
+        if len(D) != len(state.assign):
+            return None
+        who = torch.arange(len(D))
+    labels = state.assign[who]
+    there = (labels >= 0) & ~D.diagonal().isnan()  # who missed the clustering call has no row
+    if not there.any():
+        return None
+    if not there.all():
+        D, labels = D[there][:, there], labels[there]
+    return float(silhouette(D, labels))

@@ -17,6 +17,7 @@ import os
 import socket
 import time
 from collections.abc import Mapping, Sequence
+from itertools import repeat
 from pathlib import Path
 from typing import IO, Any
 
@@ -183,9 +184,9 @@ class RunFolder:
     ) -> None:
         """The rows of one round, and who holds which model."""
         self.metrics.append(history.to_csv(rows))
-        groups = [""] * len(names) if truth is None else truth.tolist()
+        groups = repeat("", len(names)) if truth is None else truth.tolist()
         assign = ["" if a < 0 else a for a in state.assign.tolist()]
-        lines = zip([state.round] * len(names), names, assign, groups, strict=True)
+        lines = zip(repeat(state.round, len(names)), names, assign, groups, strict=True)
         self.clusters.append(history.csv_lines(lines))
 
     def checkpoint(

@@ -10,6 +10,8 @@ from torch import Tensor
 from coterie import checks
 from coterie.grouping import canonical, components
 
+ROWS = 512  # clients looked at together, so that memory stays bounded
+
 
 def cumulative(history: Tensor) -> Tensor:
     """Each client's summed loss after every round (Eq. 7): (t, n) -> (t, n).
@@ -109,20 +111,28 @@ def demarcate(distance: Tensor, include_self: bool = False, min_gap_ratio: float
     if not min_gap_ratio >= 0:
         raise ValueError(f"min_gap_ratio must not be negative, got {min_gap_ratio}")
     n = len(distance)
-    own = torch.eye(n, dtype=torch.bool)
+    if n < (2 if include_self else 3):  # there is no gap
+        return torch.ones(n, n, dtype=torch.bool)
+    groups = torch.empty(n, n, dtype=torch.bool)
+    for who in torch.arange(n).split(ROWS):
+        groups[who] = _nearby(distance[who], who, include_self, min_gap_ratio)
+    return groups
+
+
+def _nearby(distance: Tensor, who: Tensor, include_self: bool, min_gap_ratio: float) -> Tensor:
+    """The rows of `demarcate` for some clients, whose distances to all these are: (m, n)."""
+    n = distance.shape[1]
+    own = torch.zeros(len(who), n, dtype=torch.bool).scatter_(1, who[:, None], True)
     # sorted in the given precision; the own place comes first whatever else is at distance 0
     near, order = distance.masked_fill(own, -1).sort(dim=1, stable=True)
     near[:, 0] = 0
     if not include_self:
         near, order = near[:, 1:], order[:, 1:]
-    gaps = near.diff(dim=1)
-    if not gaps.shape[1]:
-        return torch.ones(n, n, dtype=torch.bool)
-    widest, at = gaps.max(1)  # the first among equals
+    widest, at = near.diff(dim=1).max(1)  # the first among equals
     mean = distance.masked_fill(own, 0).sum(1) / (n - 1)
     inside = torch.arange(order.shape[1]) <= at[:, None]
     inside |= ((widest <= 0) | (widest < min_gap_ratio * mean))[:, None]
-    return own.scatter(1, order, inside | (order == torch.arange(n)[:, None]))
+    return own.scatter_(1, order, inside | (order == who[:, None]))
 
 
 def scores(groups: Tensor, sizes: Tensor, weighted: bool = True) -> Tensor:
@@ -134,16 +144,27 @@ def scores(groups: Tensor, sizes: Tensor, weighted: bool = True) -> Tensor:
     >>> scores(torch.ones(2, 2, dtype=torch.bool), torch.tensor([1, 3])).tolist()
     [[0.0, 0.5], [0.0, 1.5]]
     """
+    chosen, S = _tally(groups, sizes, weighted)
+    n = len(groups)
+    return torch.zeros(n, n, dtype=torch.float64).index_copy_(1, chosen, S)
+
+
+def _tally(groups: Tensor, sizes: Tensor, weighted: bool) -> tuple[Tensor, Tensor]:
+    """The clients that anybody votes for, increasing, (r,), and the votes they get, (n, r)."""
     n = len(groups)
     if groups.dtype != torch.bool or groups.shape != (n, n) or not groups.any(1).all():
         raise ValueError("groups must be (n, n) bool with at least one member in each row")
     checks.weights(sizes, "sizes", n)
     if float(sizes.min()) <= 0:
         raise ValueError("sizes must be positive: a client without samples has no vote")
-    votes = groups * sizes.double()  # (n, n): row m, what its members hold
-    largest = votes.argmax(1)
-    votes = votes / votes.sum(1, keepdim=True) if weighted else groups.double()
-    return torch.zeros(n, n, dtype=torch.float64).index_add_(0, largest, votes).T
+    size = sizes.double()
+    largest = torch.cat([(rows * size).argmax(1) for rows in groups.split(ROWS)])
+    chosen, column = largest.unique(return_inverse=True)
+    S = torch.zeros(len(chosen), n, dtype=torch.float64)
+    for rows, to in zip(groups.split(ROWS), column.split(ROWS), strict=True):
+        votes = rows * size  # (rows, n): what the members of each group hold
+        S.index_add_(0, to, votes / votes.sum(1, keepdim=True) if weighted else rows.double())
+    return chosen, S.T
 
 
 @dataclass(frozen=True)
@@ -172,7 +193,7 @@ def vote(
     >>> vote((x[:, None] - x).abs(), torch.full((5,), 8)).labels.tolist()
     [0, 0, 0, 1, 1]
     """
-    S = scores(demarcate(distance, include_self, min_gap_ratio), sizes, weighted)
+    chosen, S = _tally(demarcate(distance, include_self, min_gap_ratio), sizes, weighted)
     top = S.amax(1, keepdim=True)
-    best = (top - S <= 1e-12).int().argmax(1)
+    best = chosen[(top - S <= 1e-12).int().argmax(1)]
     return Vote(components(best) if chain else canonical(best), best)

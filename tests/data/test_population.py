@@ -82,8 +82,8 @@ def test_label_counts_are_those_of_the_clients() -> None:
 
 def test_sizes_are_known_before_any_tensor_is_made() -> None:
     population = plain("dirichlet")
-    sizes, made = population.sizes, list(population._clients)
-    assert made == [None] * 8
+    sizes, made = population.sizes, dict(population._clients)
+    assert made == {}
     assert sizes.dtype == torch.float64
     assert sizes.tolist() == [len(client) for client in population]
 
@@ -310,3 +310,14 @@ def test_too_few_classes_or_groups_are_refused() -> None:
         Population.of([(X, Y)], 2)
     with pytest.raises(DataError, match="1 groups for 2 clients"):
         Population.of([(X, Y), (X, Y)], group=[0])
+
+
+def test_copies_are_kept_up_to_a_limit_and_made_anew_beyond(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    free, bound = plain("dirichlet"), plain("dirichlet")
+    monkeypatch.setattr("coterie.data.population.HELD", free[0].x.nbytes + free[0].x_test.nbytes)
+    assert bound[0] is bound[0]
+    assert bound[1] is not bound[1]
+    assert torch.equal(bound[1].x, free[1].x)
+    assert torch.equal(bound[1].x_test, free[1].x_test)

@@ -219,7 +219,7 @@ def test_ones_own_model_is_not_in_ones_mixture(variant: str) -> None:
     fed = federation()
     method = DAPFL(SOLVER, variant=variant)
     state = end(method, fed, 2)
-    W = method.weights(state.memory["affinity"], state.models, fed.sizes)
+    W = method.weights(method.affinity(state, fed.clients), state.models, fed.sizes)
     assert (W.diagonal() == 0).all()
     torch.testing.assert_close(W.sum(1), torch.ones(8, dtype=W.dtype))
 

@@ -19,12 +19,15 @@ from coterie.data.partition import From, Partition, Test, divide, reserve
 from coterie.data.population_given import Given, given
 from coterie.errors import DataError
 
+HELD = 2**30  # bytes of copies of samples that a population keeps
+
 
 class Population(Sequence[Client]):
     """n clients. A client's tensors are made when it is first asked for, and kept.
 
     Clients that are tested on the same samples share one test tensor. Nothing is copied where a
-    client's samples lie side by side.
+    client's samples lie side by side. Of copies, `HELD` bytes are kept and no more: with more data
+    than that, clients that come later are made anew each time, which takes microseconds.
     """
 
     def __init__(
@@ -38,7 +41,8 @@ class Population(Sequence[Client]):
         fits(data, partition)
         self.data, self.partition, self.public = merged(data, partition), partition, public
         self._made = made  # what else the tensors follow from, if their numbers need not be read
-        self._clients: list[Client | None] = [None] * len(partition)
+        self._clients: dict[int, Client] = {}
+        self._held = 0  # bytes of samples copied and kept
         self._later: Population | None = None
         self._tests: dict[bytes, tuple[Tensor, Tensor]] = {}
 
@@ -70,11 +74,13 @@ class Population(Sequence[Client]):
         if isinstance(i, slice):
             return [self[j] for j in range(len(self))[i]]
         i = range(len(self))[i]  # so that -1 and a client too many mean what they do in a list
-        client = self._clients[i]
+        client = self._clients.get(i)
         if client is None:
             x, y = self._seen_by(i, self.data.x, self.data.y, self.partition.train[i])
             client = Client(x, y, *self._test_of(i), name=self.names[i])
-            self._clients[i] = client
+            self._held += 0 if shares(x, self.data.x) else x.nbytes
+            if self._held <= HELD:
+                self._clients[i] = client
         return client
 
     def __repr__(self) -> str:
@@ -87,10 +93,10 @@ class Population(Sequence[Client]):
 
     def at(self, round: int) -> Population:
         """The population as it is after so many rounds of training: drift may have changed it."""
-        now = self.partition.at(round)
-        if now is self.partition:
+        if self.partition.moves is None or round < self.partition.moves_at:
             return self
         if self._later is None:
+            now = self.partition.at(round)
             self._later = Population(self.data, now, public=self.public, made=self._made)
         return self._later
 
@@ -99,7 +105,7 @@ class Population(Sequence[Client]):
         """Of the clients: 0, 1, ... or their owners' ids."""
         return self.partition.names
 
-    @property
+    @cached_property
     def sizes(self) -> Tensor:
         """(n,) training samples of each client, float64."""
         return torch.tensor([len(t) for t in self.partition.train], dtype=torch.float64)
@@ -171,9 +177,13 @@ class Population(Sequence[Client]):
         digest.update(f"{float(self.partition.angle[i])}".encode())
         digest.update(b"" if relabel is None else relabel[i].numpy().tobytes())
         key = digest.digest()
-        if key not in self._tests:
-            self._tests[key] = self._seen_by(i, x, y, index)
-        return self._tests[key]
+        if key in self._tests:
+            return self._tests[key]
+        made = self._seen_by(i, x, y, index)
+        self._held += 0 if shares(made[0], x) else made[0].nbytes
+        if self._held <= HELD:
+            self._tests[key] = made
+        return made
 
 
 def partition(
@@ -224,16 +234,22 @@ def select(rows: Tensor, index: Tensor) -> Tensor:
     return rows[index]
 
 
+def shares(part: Tensor, whole: Tensor) -> bool:
+    """Whether one tensor is a view of the other's memory."""
+    return part.untyped_storage().data_ptr() == whole.untyped_storage().data_ptr()
+
+
 def fits(data: Data, partition: Partition) -> None:
     """Refuse a partition that was made for other data."""
     test = 0 if data.y_test is None else len(data.y_test)
     samples = len(data.y) + (test if partition.pool == "all" else 0)
     limits = {"train": samples, "test": samples if partition.test_source == "own" else test}
     for name, limit in limits.items():
-        ends = [f(t) for t in getattr(partition, name) if len(t) for f in (torch.min, torch.max)]
-        if ends and not 0 <= int(min(ends)) <= int(max(ends)) < limit:
+        index = torch.cat(getattr(partition, name)) if len(partition) else torch.empty(0)
+        low, high = (int(end) for end in index.aminmax()) if len(index) else (0, -1)
+        if not 0 <= low <= high + 1 <= limit:
             raise DataError(
-                f"the partition's {name} indices go from {int(min(ends))} to {int(max(ends))}",
+                f"the partition's {name} indices go from {low} to {high}",
                 code="D044",
                 why=f"{data.name} has {limit:,} samples there",
                 fix="use the data the partition was made for",

@@ -8,7 +8,6 @@ from typing import Literal, get_args
 import numpy as np
 import torch
 from scipy.cluster import hierarchy
-from scipy.spatial.distance import squareform
 from torch import Tensor
 
 from coterie import checks
@@ -28,9 +27,7 @@ def tree(distance: Tensor, linkage: Linkage = "average") -> Tensor:
         raise ValueError(f"linkage must be one of {get_args(Linkage)}, got {linkage!r}")
     if len(distance) == 1:
         return torch.zeros(0, 4, dtype=torch.float64)
-    D = distance.double().clamp_min(0)
-    flat = squareform(((D + D.T) / 2).fill_diagonal_(0).cpu().numpy(), checks=False)
-    return torch.from_numpy(hierarchy.linkage(flat, method=linkage))
+    return torch.from_numpy(hierarchy.linkage(_condensed(distance), method=linkage))
 
 
 def heights(distance: Tensor, linkage: Linkage = "average") -> Tensor:
@@ -167,6 +164,20 @@ def curve(distance: Tensor, linkage: Linkage = "average", most: int = 50) -> Cur
     merges = [i for i in range(max(n - most, 0), n) if ends[i]]
     scores = [silhouette(distance, _merged(Z, i)) for i in merges]
     return Curve(h[merges], n - torch.tensor(merges), torch.tensor(scores, dtype=torch.float64))
+
+
+def _condensed(distance: Tensor) -> np.ndarray:
+    """Distances above the diagonal, row by row, in float64: the only large thing linkage needs."""
+    n = len(distance)
+    flat = np.empty(n * (n - 1) // 2)
+    end = 0
+    for i in range(n - 1):
+        row = distance[i, i + 1 :].double().clamp_min(0) + distance[i + 1 :, i].double().clamp_min(
+            0
+        )
+        start, end = end, end + n - 1 - i
+        flat[start:end] = row.div_(2).numpy()
+    return flat
 
 
 def _merged(Z: Tensor, merges: int) -> Tensor:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import torch
 from sklearn import cluster
 from torch import Tensor
@@ -162,10 +163,14 @@ def _converged(S: Tensor, preference: float | None, damping: float, max_iter: in
 
 def _levels(S: Tensor, quantiles: Sequence[float]) -> list[float]:
     """Quantiles of the similarities of two different clients."""
-    between = S[~torch.eye(len(S), dtype=torch.bool)].sort().values
+    n = len(S)
+    # all but the diagonal, without a mask: each row of n + 1 starts behind a diagonal element
+    between = S.contiguous().flatten()[1:].view(n - 1, n + 1)[:, :n].numpy().reshape(-1)
+    places = [q * (len(between) - 1) for q in quantiles]
+    ends = sorted({end(place) for place in places for end in (math.floor, math.ceil)})
+    between = np.partition(between, ends)  # torch.quantile refuses more than 16 million numbers
     levels = []
-    for q in quantiles:  # torch.quantile refuses more than 16 million numbers
-        place = q * (len(between) - 1)
+    for place in places:
         low, high = between[math.floor(place)], between[math.ceil(place)]
         levels.append(float(low + (high - low) * (place % 1)))
     return levels

@@ -11,14 +11,14 @@ from typing import Literal
 import torch
 from pydantic.dataclasses import dataclass
 
-from coterie.bounds import Count, Positive
+from coterie.bounds import Count, Positive, Whole
 from coterie.distance import cosine_distance, cross_l2, scaled_l2
 from coterie.grouping import auto_cut, closest, guard
 from coterie.merge import merge
+from coterie.methods.landmarks import LANDMARKS, kept, landmarks
 from coterie.methods.pacing import next_epochs, paced, unhurried
-from coterie.mixing import mix, within
+from coterie.mixing import within
 from coterie.score import Score
-from coterie.signature import spread
 from coterie.solver import Solver
 from coterie.types import Federation, Replies, State
 from coterie.voting import cumulative, should_stop, variance, vote, whole_epochs
@@ -40,6 +40,7 @@ class AutoCFL:
     guard: Literal["update_cosine", "eq6", "none"] = "update_cosine"  # the one-cluster guard
     clustering: Literal["vote", "auto_cosine"] = "vote"  # auto_cosine: ours, not the paper's
     keep_epochs: bool = False  # train on with the adjusted epochs in phase C
+    landmarks: Whole = LANDMARKS  # clients grouped at once, others join as newcomers; 0: all
 
     @property
     def score(self) -> Score:
@@ -73,25 +74,27 @@ class AutoCFL:
     def cluster(self, state: State, w: Replies, fed: Federation) -> State:
         """Phase B, on the weights of the last layer; a cluster starts from its members' average."""
         last = fed.layout.columns("head.weight")
-        members = w.values[:, last]  # w'_m
+        some, others = landmarks(w, self.landmarks, fed)
+        members = some.values[:, last]  # w'_m
         M = scaled_l2(members)  # Eq. 6
         angles = cosine_distance(members - state.models[0, last])
         if self.clustering == "auto_cosine":
             labels = auto_cut(angles).labels
         else:
-            labels = vote(M, w.sizes, self.weighted, self.chain, self.literal).labels
+            labels = vote(M, some.sizes, self.weighted, self.chain, self.literal).labels
         seen = guard(M if self.guard == "eq6" else angles, labels)
         if self.guard != "none" and self.clustering == "vote":
             labels = seen.labels
-        models = mix(within(labels, w.sizes, int(labels.max()) + 1), w.values)
-        return state.regroup(w.clients, labels, models).hold(
+        models = state.models[:1].repeat(int(labels.max()) + 1, 1)
+        grouped = state.regroup(some.clients, labels, models).hold(
             members=members,
             member_labels=labels,
-            distance=spread(M, w.clients, len(fed.clients)),
             pretrained=state.models[:1],
             report_guard_silhouette=torch.tensor(seen.silhouette),
             report_guard_kept=torch.tensor(float(seen.kept)),
+            **kept(M, some.clients, len(fed.clients)),
         )
+        return merge(self.join(grouped, others, fed), w)
 
     def place(self, state: State, fed: Federation) -> State:
         """Before the clustering, the one model; after it, the cluster of least mean Eq. 6."""
@@ -104,6 +107,10 @@ class AutoCFL:
         w = fed.ask(new, self.solver, before)
         if not len(w.clients):
             return state
+        return self.join(state, w, fed)
+
+    def join(self, state: State, w: Replies, fed: Federation) -> State:
+        """Each of these goes to the cluster of least mean Eq. 6 to its members."""
         D = cross_l2(w.values[:, fed.layout.columns("head.weight")], state.memory["members"])
         labels = state.memory["member_labels"]
         mean = within(labels, torch.ones(len(labels)), state.k)  # (k, members)

@@ -16,11 +16,12 @@ from coterie.bounds import Damping, Part, Share, Whole
 from coterie.distance import cross_trajectories, trajectories
 from coterie.grouping import Exemplars, closest, exemplars, mean_hopkins, silhouette
 from coterie.merge import merge
+from coterie.methods.landmarks import LANDMARKS, kept, landmarks
 from coterie.rng import stream
 from coterie.score import Score
-from coterie.signature import Trajectory, spread
+from coterie.signature import Trajectory
 from coterie.solver import Solver
-from coterie.types import Federation, State
+from coterie.types import Federation, Replies, State
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class CFLGT:
     hopkins: Part = 0.75  # less clustering tendency than this: one cluster
     silhouette: Part = 0.25  # clusters less distinct than this: one cluster
     normalise: bool = True  # forces per sample; False: summed as printed, which sorts by size
+    landmarks: Whole = LANDMARKS  # clients grouped at once, others join as newcomers; 0: all
 
     @property
     def score(self) -> Score:
@@ -61,18 +63,20 @@ class CFLGT:
         z = fed.ask(fed.clients, Trajectory(normalise=self.normalise), self.place(state, fed))
         if not len(z.clients):
             return state
-        D = trajectories(z.values)  # (m, m)
-        H = mean_hopkins(z.values.flatten(1), stream(fed.seed, "hopkins", fed.round))
+        some, others = landmarks(z, self.landmarks, fed)
+        D = trajectories(some.values)  # (m, m)
+        H = mean_hopkins(some.values.flatten(1), stream(fed.seed, "hopkins", fed.round))
         found = self.groups(D, H)
         models = state.models[:1].repeat(len(found.exemplars), 1)
-        return state.regroup(z.clients, found.labels, models).hold(
+        state = state.regroup(some.clients, found.labels, models).hold(
             pretrained=state.models[:1],
-            exemplars=z.values[found.exemplars],
-            distance=spread(D, z.clients, len(fed.clients)),
+            exemplars=some.values[found.exemplars],
             trajectories=z.spread(len(fed.clients), fill=float("nan")),
             report_hopkins=torch.tensor(H),
             report_converged=torch.tensor(float(found.converged)),
+            **kept(D, some.clients, len(fed.clients)),
         )
+        return self.join(state, others)
 
     def groups(self, D: Tensor, H: float) -> Exemplars:
         """Affinity propagation on -D, unless there is nothing to tell apart."""
@@ -93,6 +97,10 @@ class CFLGT:
         z = fed.ask(new, Trajectory(normalise=self.normalise), before)
         if not len(z.clients):
             return state
+        return self.join(state, z)
+
+    def join(self, state: State, z: Replies) -> State:
+        """Each of these goes to the cluster whose exemplar's trajectory is nearest."""
         return state.reassign(
             z.clients, closest(cross_trajectories(z.values, state.memory["exemplars"]))
         )

@@ -13,7 +13,15 @@ import torch
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from coterie.affinity import affinity, dynamic_weights, median_sigma, static_weights
+from coterie.affinity import (
+    affinity,
+    complementarity,
+    complementarity_range,
+    dynamic_weights,
+    median_sigma,
+    scaled,
+    static_weights,
+)
 from coterie.bounds import NonNegative, Positive, Share
 from coterie.distance import squared_l2
 from coterie.mixing import average, mix
@@ -60,10 +68,16 @@ class DAPFL:
         cohort = fed.sample(self.fraction, among=state.placed)
         rows = state.assign[cohort]
         w = state.models[rows]  # (m, P)
-        C = state.memory["affinity"][rows][:, rows]  # (m, m)
+        C = self.affinity(state, rows)  # (m, m)
         anchor = mix(self.weights(C, w, fed.sizes[cohort]), w)  # w_i^g
         new = fed.ask(cohort, self.local, state, anchor=anchor)
         return state.hold(state.models.index_copy(0, state.assign[new.clients], new.values))
+
+    def affinity(self, state: State, rows: Tensor) -> Tensor:
+        """(m, m) of the clients that hold these rows, on the scale of all (Eq. 5, 6)."""
+        return scaled(
+            complementarity(state.memory["counts"][rows]), state.memory["range"], self.norm
+        )
 
     def weights(self, C: Tensor, w: Tensor, sizes: Tensor) -> Tensor:
         """alpha (m, m): whose model goes into whose mixture; alone, one's own."""
@@ -84,14 +98,14 @@ class DAPFL:
         if not m:
             return state
         counts = torch.cat([state.memory.get("counts", s.values[:0]), s.values])  # (k + m, classes)
-        C = affinity(counts, self.norm)
         start = fed.layout.initial.repeat(m, 1)
         if k:
-            to = torch.where(C[k:, :k].sum(1, keepdim=True) > 0, C[k:, :k], 1.0)  # or to everybody
+            C = affinity(counts, self.norm)[k:, :k]
+            to = torch.where(C.sum(1, keepdim=True) > 0, C, 1.0)  # or to everybody
             start = mix(to / to.sum(1, keepdim=True), state.models)
         rows = torch.arange(k, k + m)
         state = replace(state, models=torch.cat([state.models, start])).reassign(s.clients, rows)
-        state = state.hold(counts=counts, affinity=C)
+        state = state.hold(counts=counts, range=complementarity_range(counts))
         if not k:
             return state
         new = fed.ask(s.clients, self.local, state, start=start, anchor=start)

@@ -16,11 +16,11 @@ from torch import Tensor
 
 from coterie.bounds import Count, Positive, Share, Whole
 from coterie.distance import cosine_distance, cross_l2, l2
-from coterie.grouping import agglomerate
+from coterie.grouping import agglomerate, closest
 from coterie.merge import merge
+from coterie.methods.landmarks import LANDMARKS, kept, landmarks
 from coterie.mixing import mix, within
 from coterie.score import Score
-from coterie.signature import spread
 from coterie.solver import Solver
 from coterie.types import Federation, Replies, State
 
@@ -43,6 +43,7 @@ class FedClust:
     warmup_epochs: Count = 10  # E_w, of the training in round 0
     warmup: Literal["steps", "epochs"] = "steps"  # steps: as many for everybody, whatever its size
     attach: bool = True  # with neither threshold nor clusters: join singletons to the nearest group
+    landmarks: Whole = LANDMARKS  # clients grouped at once, others join as newcomers; 0: all
 
     @property
     def score(self) -> Score:
@@ -72,20 +73,27 @@ class FedClust:
             return state
         if "centres" not in state.memory:
             return self.cluster(state, theta, fed)
-        nearest = cross_l2(theta.values, state.memory["centres"]).argmin(1)
-        return state.reassign(theta.clients, nearest)
+        return self.join(state, theta)
+
+    def join(self, state: State, theta: Replies) -> State:
+        """Eq. 4: each of these goes to the cluster whose mean layer is nearest."""
+        return state.reassign(
+            theta.clients, closest(cross_l2(theta.values, state.memory["centres"]))
+        )
 
     def cluster(self, state: State, theta: Replies, fed: Federation) -> State:
         """Distances, tree, cut; every cluster starts from theta^0 and remembers its mean layer."""
-        D = self.distances(theta.values, fed)  # (m, m)
+        some, others = landmarks(theta, self.landmarks, fed)
+        D = self.distances(some.values, fed)  # (m, m)
         k = min(self.clusters, len(D))
         labels = agglomerate(D, self.threshold, k, self.linkage, self.attach)
         k = int(labels.max()) + 1
-        centres = mix(within(labels, theta.sizes, k), theta.values)
+        centres = mix(within(labels, some.sizes, k), some.values)
         models = fed.layout.initial.repeat(k, 1)
-        return state.regroup(theta.clients, labels, models).hold(
-            centres=centres, distance=spread(D, theta.clients, len(fed.clients))
+        state = state.regroup(some.clients, labels, models).hold(
+            centres=centres, **kept(D, some.clients, len(fed.clients))
         )
+        return self.join(state, others)
 
     def distances(self, theta: Tensor, fed: Federation) -> Tensor:
         """Eq. 3, or the angle between what the clients added to the final layer of theta^0."""

@@ -13,10 +13,11 @@ import torch
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from coterie.bounds import Count, Positive, Share
+from coterie.bounds import Count, Positive, Share, Whole
 from coterie.distance import kl_logits
 from coterie.errors import ConfigError
 from coterie.grouping import closest, farthest_first, kmeanspp
+from coterie.methods.landmarks import LANDMARKS, landmarks
 from coterie.mixing import average, mix, within
 from coterie.rng import stream
 from coterie.score import Score
@@ -35,6 +36,7 @@ class FedDS:
     fraction: Share = 1.0  # of clients drawn in a round
     clusters: Count = 3  # C
     seeding: Literal["farthest", "kmeans++", "random"] = "farthest"  # of the first centres
+    landmarks: Whole = LANDMARKS  # clients from whom the first centres are taken; 0: all
 
     @property
     def score(self) -> Score:
@@ -60,7 +62,8 @@ class FedDS:
             return state
         p = predictions(w.values, fed)  # (m, N_o, classes)
         if "seeded" not in state.memory:
-            state = self.seed(state, w.values, p, fed)
+            some, _ = landmarks(replace(w, extra={"said": p}), self.landmarks, fed)
+            state = self.seed(state, some.values, some.extra["said"], fed)
         u = closest(kl_logits(p, predictions(state.models, fed)))
         W = within(u, w.sizes, state.k)
         return state.hold(mix(W, w.values, keep=state.models)).reassign(w.clients, u)

@@ -15,10 +15,11 @@ from coterie.bounds import Positive, Share, Whole
 from coterie.distance import cross_l2, l2
 from coterie.grouping import agglomerate, nearest_group
 from coterie.merge import merge
+from coterie.methods.landmarks import LANDMARKS, kept, landmarks
 from coterie.score import Score
-from coterie.signature import Sparsity, spread
+from coterie.signature import Sparsity
 from coterie.solver import Solver
-from coterie.types import Federation, State
+from coterie.types import Federation, Replies, State
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class FedPFA:
     clusters: Whole = 3  # if not 0, cut the tree into this many groups
     threshold: Positive | None = None  # merge while the linkage distance is at most this
     linkage: Literal["average", "single", "complete"] = "average"  # between groups
+    landmarks: Whole = LANDMARKS  # clients grouped at once, others join as newcomers; 0: all
 
     @property
     def score(self) -> Score:
@@ -59,15 +61,17 @@ class FedPFA:
         z = fed.ask(fed.clients, Sparsity(self.layer), self.place(state, fed))  # (m, channels)
         if not len(z.clients):
             return state
-        D = l2(z.values)
+        some, others = landmarks(z, self.landmarks, fed)
+        D = l2(some.values)
         labels = agglomerate(D, self.threshold, self.clusters, self.linkage)
         models = state.models[:1].repeat(int(labels.max()) + 1, 1)
-        return state.regroup(z.clients, labels, models).hold(
+        state = state.regroup(some.clients, labels, models).hold(
             pretrained=state.models[:1],
-            members=z.values,
+            members=some.values,
             member_labels=labels,
-            distance=spread(D, z.clients, len(fed.clients)),
+            **kept(D, some.clients, len(fed.clients)),
         )
+        return self.join(state, others)
 
     def place(self, state: State, fed: Federation) -> State:
         """Before the grouping, the one model; after it, the group of the most similar sparsity."""
@@ -80,5 +84,9 @@ class FedPFA:
         z = fed.ask(new, Sparsity(self.layer), before)
         if not len(z.clients):
             return state
+        return self.join(state, z)
+
+    def join(self, state: State, z: Replies) -> State:
+        """Each of these goes to the group of the most similar sparsity."""
         D = cross_l2(z.values, state.memory["members"])
         return state.reassign(z.clients, nearest_group(D, state.memory["member_labels"]))

@@ -12,10 +12,11 @@ import torch
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from coterie.bounds import Count, Share
+from coterie.bounds import Count, Share, Whole
 from coterie.grouping import kmeans, nearest
 from coterie.merge import merge
 from coterie.methods.feddsmic import provisional
+from coterie.methods.landmarks import LANDMARKS, landmarks
 from coterie.mixing import mix, within
 from coterie.rng import stream
 from coterie.score import Score
@@ -35,6 +36,7 @@ class FedSEM:
     fraction: Share = 1.0  # of clients drawn in a round
     clusters: Count = 3  # C
     start: Literal["kmeans++", "random"] = "kmeans++"  # random: as printed, which collapses
+    landmarks: Whole = LANDMARKS  # clients from whom the first centres are taken; 0: all
 
     @property
     def score(self) -> Score:
@@ -63,8 +65,9 @@ class FedSEM:
         if self.start == "random":
             return torch.stack([fed.layout.fresh(stream(fed.seed, "centre", c)) for c in range(k)])
         params = fed.layout.columns("params")
-        labels = kmeans(w.values[:, params], k, stream(fed.seed, "seeding", fed.round))
-        return mix(within(labels, w.sizes, k), w.values, keep=state.models)
+        some, _ = landmarks(w, self.landmarks, fed)
+        labels = kmeans(some.values[:, params], k, stream(fed.seed, "seeding", fed.round))
+        return mix(within(labels, some.sizes, k), some.values, keep=state.models)
 
     def lodged(self, state: State, fed: Federation) -> State:
         """Who has no centre starts from w^0 at first, and later from the mean of the centres."""

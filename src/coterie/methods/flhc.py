@@ -15,12 +15,12 @@ from coterie.bounds import Positive, Share, Whole
 from coterie.distance import l2
 from coterie.grouping import agglomerate, nearest
 from coterie.merge import merge
+from coterie.methods.landmarks import LANDMARKS, kept, landmarks
 from coterie.methods.pacing import next_epochs, paced, unhurried
 from coterie.mixing import mix, within
 from coterie.score import Score
-from coterie.signature import spread
 from coterie.solver import Solver
-from coterie.types import Federation, State
+from coterie.types import Federation, Replies, State
 from coterie.voting import whole_epochs
 
 
@@ -41,6 +41,7 @@ class FLHC:
     linkage: Literal["average", "single", "complete"] = "average"  # between groups
     adjust: Literal["none", "all", "smaller"] = "none"  # AutoCFL's epochs before the clustering
     alpha: Positive = 0.5  # growth factor of the adjusted epochs
+    landmarks: Whole = LANDMARKS  # clients grouped at once, others join as newcomers; 0: all
 
     @property
     def score(self) -> Score:
@@ -76,14 +77,16 @@ class FLHC:
         w = fed.ask(fed.clients, self.solver, state, **epochs)
         if not len(w.clients):
             return state
-        D = l2(w.values[:, fed.layout.columns("params")])  # (m, m)
+        some, others = landmarks(w, self.landmarks, fed)
+        D = l2(some.values[:, fed.layout.columns("params")])  # (m, m)
         labels = agglomerate(D, self.threshold, self.clusters, self.linkage)
-        models = mix(within(labels, w.sizes, int(labels.max()) + 1), w.values)
-        return state.regroup(w.clients, labels, models).hold(
+        centres = mix(within(labels, some.sizes, int(labels.max()) + 1), some.values)
+        grouped = state.regroup(some.clients, labels, centres.clone()).hold(
             pretrained=state.models[:1],
-            centres=models.clone(),
-            distance=spread(D, w.clients, len(fed.clients)),
+            centres=centres,
+            **kept(D, some.clients, len(fed.clients)),
         )
+        return merge(self.join(grouped, others, fed), w)
 
     def place(self, state: State, fed: Federation) -> State:
         """Before the clustering, the one model; then train from w and join the nearest cluster."""
@@ -95,6 +98,10 @@ class FLHC:
         w = fed.ask(new, self.solver, State.shared(state.memory["pretrained"][0], len(fed.clients)))
         if not len(w.clients):
             return state
+        return self.join(state, w, fed)
+
+    def join(self, state: State, w: Replies, fed: Federation) -> State:
+        """Each of these goes to the cluster whose first model is nearest."""
         params = fed.layout.columns("params")
         labels = nearest(w.values[:, params], state.memory["centres"][:, params])
         return state.reassign(w.clients, labels)

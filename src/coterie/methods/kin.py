@@ -22,9 +22,9 @@ from coterie.drift import lean, sides
 from coterie.grouping import auto_cut
 from coterie.merge import merge
 from coterie.methods.fedclust import equal_steps
+from coterie.methods.landmarks import LANDMARKS, kept, landmarks
 from coterie.mixing import mix, within
 from coterie.score import Score
-from coterie.signature import spread
 from coterie.solver import Solver
 from coterie.types import Federation, Replies, State
 
@@ -41,6 +41,7 @@ class Kin:
     margin: Part = 0.1  # how much more than its peers it must pull to the other cluster (cosine)
     unrelated: Part = 0.0  # two halves of a cluster that pull less alike than this part (cosine)
     tune_epochs: Count = 1  # of the last layer on the client's own data, before use
+    landmarks: Whole = LANDMARKS  # clients grouped at once, others join as newcomers; 0: all
 
     @property
     def score(self) -> Score:
@@ -109,27 +110,33 @@ class Kin:
             return state
         delta = theta.values - fed.layout.initial[fed.layout.columns("head")]
         if "signature" not in state.memory:
-            return self.cluster(state, theta, delta, fed)
+            return self.cluster(state, replace(theta, values=delta), fed)
+        return self.join(state, replace(theta, values=delta))
+
+    def join(self, state: State, theta: Replies) -> State:
+        """Each of these goes to the cluster whose members' first updates point most its way."""
         known = state.memory["signature"]
         placed = state.placed[state.placed < len(known)]  # newcomers have no row of their own
         W = within(state.assign[placed], torch.ones(len(placed)), state.k)
         centres = mix(
             W, normalize(known[placed], dim=1), keep=known.new_zeros(state.k, len(known[0]))
         )
-        alike = normalize(delta, dim=1) @ normalize(centres, dim=1).T  # (m, k)
+        alike = normalize(theta.values, dim=1) @ normalize(centres, dim=1).T  # (m, k)
         return state.reassign(theta.clients, alike.argmax(1))
 
-    def cluster(self, state: State, theta: Replies, delta: Tensor, fed: Federation) -> State:
+    def cluster(self, state: State, theta: Replies, fed: Federation) -> State:
         """Cosine distances between first updates; cut where the heights jump, or not at all."""
-        D = cosine_distance(delta)
+        some, others = landmarks(theta, self.landmarks, fed)
+        D = cosine_distance(some.values)
         labels = auto_cut(D).labels
         n, models = len(fed.clients), fed.layout.initial.repeat(int(labels.max()) + 1, 1)
-        blank = delta.new_zeros(n, delta.shape[1])
-        return state.regroup(theta.clients, labels, models).hold(
-            signature=blank.index_copy(0, theta.clients, delta),
+        blank = theta.values.new_zeros(n, theta.values.shape[1])
+        state = state.regroup(some.clients, labels, models).hold(
+            signature=blank.index_copy(0, theta.clients, theta.values),
             pull=blank,
             target=torch.full((n,), -1),
             streak=torch.zeros(n, dtype=torch.long),
             rift=torch.zeros(n, dtype=torch.long),
-            distance=spread(D, theta.clients, n),
+            **kept(D, some.clients, n),
         )
+        return self.join(state, others)

@@ -13,11 +13,12 @@ import torch
 from pydantic.dataclasses import dataclass
 
 from coterie.bounds import Count, Positive, Share, Whole
-from coterie.distance import subspaces
+from coterie.distance import cross_subspaces, subspaces
 from coterie.grouping import agglomerate, nearest_group
 from coterie.merge import merge
+from coterie.methods.landmarks import LANDMARKS, kept, landmarks
 from coterie.score import Score
-from coterie.signature import Basis, spread
+from coterie.signature import Basis
 from coterie.solver import Solver
 from coterie.types import Federation, Replies, State
 
@@ -37,6 +38,7 @@ class PACFL:
     threshold: Positive | None = None  # beta: merge while the linkage angle is at most this
     clusters: Whole = 0  # if given, cut the tree into this many clusters
     linkage: Literal["average", "single", "complete"] = "average"  # between groups
+    landmarks: Whole = LANDMARKS  # clients grouped at once, others join as newcomers; 0: all
 
     @property
     def score(self) -> Score:
@@ -63,17 +65,22 @@ class PACFL:
             return state
         if "bases" not in state.memory:
             return self.cluster(state, U, fed)
-        m = len(U.clients)
-        A = subspaces(torch.cat([U.values, state.memory["bases"]]), self.angle)[:m, m:]
+        return self.join(state, U)
+
+    def join(self, state: State, U: Replies) -> State:
+        """Each of these goes to the cluster at the smallest mean angle."""
+        A = cross_subspaces(U.values, state.memory["bases"], self.angle)
         return state.reassign(U.clients, nearest_group(A, state.memory["base_labels"]))
 
     def cluster(self, state: State, U: Replies, fed: Federation) -> State:
         """Proximity matrix and its tree; every cluster starts from theta^0."""
-        A = subspaces(U.values, self.angle)  # (m, m) degrees
+        some, others = landmarks(U, self.landmarks, fed)
+        A = subspaces(some.values, self.angle)  # (m, m) degrees
         labels = agglomerate(A, self.threshold, self.clusters, self.linkage)
         models = fed.layout.initial.repeat(int(labels.max()) + 1, 1)
-        return state.regroup(U.clients, labels, models).hold(
-            bases=U.values,
+        state = state.regroup(some.clients, labels, models).hold(
+            bases=some.values,
             base_labels=labels,
-            distance=spread(A, U.clients, len(fed.clients)),
+            **kept(A, some.clients, len(fed.clients)),
         )
+        return self.join(state, others)
