@@ -52,7 +52,8 @@ def tiles(run: RunData) -> list[Tile]:
         ]
     if not run.personal and len(run.clusters):
         ari = run.series("ari", "clusters").values
-        note = f"ARI {ari[-1]:.2f} with the planted groups" if len(ari) else "no groups planted"
+        several = run.group is not None and len(np.unique(run.group[-1])) > 1
+        note = f"ARI {ari[-1]:.2f} with the planted groups" if several else "no groups planted"
         out.append(Tile("clusters", f"{len(run.clusters)}", note))
     down, up = float(run.down.sum()), float(run.up.sum())
     out.append(Tile("sent", size(down + up), f"{size(up)} up, {size(down)} down"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from coterie.report.charts.style import QUIET, Absent, figure
+from coterie.report.charts.style import QUIET, Absent, by_round, figure
 from coterie.report.reading import RunData
 
 LINES = {
@@ -21,7 +21,7 @@ def agreement(run: RunData) -> Any:
         raise Absent("no groups were planted and the method keeps no distances")
     drawn = figure(
         hovermode="x unified",
-        xaxis={"title": "round"},
+        xaxis=by_round(run.rounds),
         yaxis={"title": "agreement", "range": [-0.05, 1.05]},
     )
     churn = run.series("churn", "clusters")

@@ -68,14 +68,14 @@ def ranks(found: Comparison) -> Any:
     order = sorted(test.methods, key=lambda m: test.ranks[m])
     k, bars = len(order), test.alike
     drawn = figure(
-        height=150 + 26 * k + 14 * len(bars),
+        height=170 + 15 * k + 14 * len(bars),
         margin={"l": 24, "r": 24, "t": 24, "b": 52},
         xaxis={
             "title": f"mean rank over {test.n:,} clients and seeds (1 is best)",
             "range": [0.6, k + 0.4],
             "dtick": 1,
         },
-        yaxis={"visible": False, "range": [-k - 0.6, len(bars) * 0.6 + 1.6]},
+        yaxis={"visible": False, "range": [-(k + 1) // 2 - 0.6, len(bars) * 0.6 + 1.6]},
         showlegend=False,
     )
     cd = test.critical_difference
@@ -104,20 +104,22 @@ def ranks(found: Comparison) -> Any:
             name="not told apart",
             hovertemplate=f"not told apart: {plain(', '.join(bar))}<extra></extra>",
         )
+    half = (k + 1) // 2  # the better half has its names to the left, the others to the right
     for i, m in enumerate(order):
-        left = test.ranks[m] > (k + 1) / 2
+        depth = -(i + 1 if i < half else k - i)
+        edge = 0.6 if i < half else k + 0.4
         drawn.add_scatter(
-            x=[test.ranks[m]] * 2,
-            y=[0, -i - 1],
+            x=[test.ranks[m], test.ranks[m], edge],
+            y=[0, depth, depth],
             mode="lines+markers",
             line={"color": hue(found, m), "width": 1.6},
-            marker={"size": [11, 0], "color": hue(found, m)},
+            marker={"size": [11, 0, 0], "color": hue(found, m)},
             name=plain(m),
             hovertemplate="mean rank %{x:.2f}",
         )
         drawn.add_annotation(
-            x=test.ranks[m], y=-i - 1, text=f"{plain(m, 40)}  {test.ranks[m]:.2f}",
-            showarrow=False, xanchor="right" if left else "left", xshift=-6 if left else 6,
+            x=edge, y=depth, text=f"{plain(m, 40)}  {test.ranks[m]:.2f}", showarrow=False,
+            xanchor="left" if i < half else "right", yanchor="bottom",
         )  # fmt: skip
     return drawn
 
@@ -177,7 +179,7 @@ def wins(found: Comparison) -> Any:
         barmode="stack",
         bargap=0.3,
         xaxis={"title": "clients, over all seeds"},
-        yaxis={"autorange": "reversed", "showgrid": False},
+        yaxis={"autorange": "reversed", "showgrid": False, "ticksuffix": "  "},
     )
     shown = (
         ("first is better", [p.clients.wins for p in pairs], "#2a7f9e"),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from coterie.report.charts.gains import references
-from coterie.report.charts.style import QUIET, Absent, colour, figure, plain
+from coterie.report.charts.style import QUIET, Absent, by_round, colour, figure, plain
 from coterie.report.reading import Floats, RunData
 
 CLUSTERS = 10  # with a curve of their own
@@ -67,7 +67,7 @@ def worst(run: RunData) -> Any:
         raise Absent("no round has been tested yet")
     drawn = figure(
         hovermode="x unified",
-        xaxis={"title": "round"},
+        xaxis=by_round(run.tested),
         yaxis={"title": "accuracy", "tickformat": ".0%", "rangemode": "tozero"},
     )
     for metric, (name, dash, width) in lines.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from coterie.report.charts.style import Absent, colour, figure, plain
+from coterie.report.charts.style import Absent, by_round, colour, figure, plain
 from coterie.report.reading import RunData
 
 ROWS = 40  # clients with a row of their own, those with most rejected replies first
@@ -18,7 +18,7 @@ def norms(run: RunData) -> Any:
         raise Absent("this method does not report the sizes of updates")
     drawn = figure(
         hovermode="x unified",
-        xaxis={"title": "round"},
+        xaxis=by_round(run.rounds),
         yaxis={"title": "norm", "rangemode": "tozero"},
     )
     for dash, (name, series) in zip(("solid", "dash"), found.items(), strict=True):

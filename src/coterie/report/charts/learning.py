@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from coterie.report.charts.style import Absent, colour, figure
+from coterie.report.charts.style import Absent, by_round, colour, figure
 from coterie.report.reading import Floats, RunData
 
 LINES = 24  # clusters with a line of their own: the largest ones
@@ -16,22 +16,22 @@ BAND = "rgba(138,147,163,0.22)"
 
 def accuracy(run: RunData) -> Any:
     """Accuracy by round: mean, the middle 80 % of clients, and the mean of each cluster."""
-    drawn = by_round(run, run.accuracy, "accuracy_mean", "%{y:.1%}")
+    drawn = lines(run, run.accuracy, "accuracy_mean", "%{y:.1%}")
     return drawn.update_yaxes(title="accuracy", tickformat=".0%", rangemode="tozero")
 
 
 def loss(run: RunData) -> Any:
     """Loss by round: mean, the middle 80 % of clients, and the mean of each cluster."""
-    drawn = by_round(run, run.loss, "loss", "%{y:.3f}")
+    drawn = lines(run, run.loss, "loss", "%{y:.3f}")
     return drawn.update_yaxes(title="loss (cross-entropy)")
 
 
-def by_round(run: RunData, tables: Mapping[str, Floats], metric: str, shown: str) -> Any:
+def lines(run: RunData, tables: Mapping[str, Floats], metric: str, shown: str) -> Any:
     """The lines of one metric."""
     table = tables.get(run.stage)
     if table is None or not len(table):
         raise Absent("no round has been tested yet")
-    drawn = figure(hovermode="x unified", xaxis={"title": "round"})
+    drawn = figure(hovermode="x unified", xaxis=by_round(run.tested))
     x = run.tested.tolist()
     low, high = np.nanquantile(table, [0.1, 0.9], axis=1)
     edge = {"x": x, "mode": "lines", "line": {"width": 0}, "hoverinfo": "skip"}

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from coterie.report.charts.style import Absent, colour, faded, figure
+from coterie.report.charts.style import Absent, by_round, colour, faded, figure
 from coterie.report.reading import Ints, RunData
 
 COLUMNS = 12  # of the river: more rounds are thinned to those in which somebody moved
@@ -32,6 +32,9 @@ def river(run: RunData) -> Any:
     for column, held in enumerate(labels):
         top = 0.0
         present, counts = np.unique(held, return_counts=True)
+        if column == len(chosen):  # each group beside the cluster it goes with
+            order = np.argsort([matched(run)[g] for g in present.tolist()])
+            present, counts = present[order], counts[order]
         gap = (1 - SHARE) / max(1, len(present) - 1) if len(present) > 1 else 0
         for c, count in zip(present.tolist(), counts.tolist(), strict=True):
             place[column, c] = len(nodes)
@@ -100,7 +103,7 @@ def sizes(run: RunData) -> Any:
     drawn = figure(
         barmode="stack",
         bargap=0,
-        xaxis={"title": "round"},
+        xaxis=by_round(run.rounds),
         yaxis={"title": "clients"},
         hovermode="x unified",
     )

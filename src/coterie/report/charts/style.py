@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import colorsys
 import html
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from coterie.report.themes import LIGHT
@@ -62,6 +62,11 @@ def plain(text: object, limit: int = 0) -> str:
     if limit and len(words) > limit:
         words = words[: limit - 1] + "…"
     return html.escape(words, quote=False)
+
+
+def by_round(rounds: Sequence[int] | Any) -> dict[str, Any]:
+    """The axis of rounds: whole numbers, however few."""
+    return {"title": "round", **({"dtick": 1} if len(rounds) <= 12 else {})}
 
 
 def figure(**layout: Any) -> Any:

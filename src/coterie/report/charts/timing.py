@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from coterie.report.charts.style import Absent, figure
+from coterie.report.charts.style import Absent, by_round, figure
 from coterie.report.reading import RunData
 
 SHADES = ("#5b7fa6", "#9a6fb0", "#c98a4b", "#5aa08a", "#b0616f", "#8a93a3")
@@ -14,7 +14,7 @@ TESTS, SERVER = "tests", "server: merge, cluster, record"
 
 def time(run: RunData) -> Any:
     """Seconds of each round, stacked by what was done."""
-    rounds = by_round(run)
+    rounds = spent_by_round(run)
     if not rounds:
         raise Absent("the run has no events that tell its times")
     phases = list(dict.fromkeys(p for spent in rounds.values() for p in spent))
@@ -23,7 +23,7 @@ def time(run: RunData) -> Any:
         barmode="stack",
         bargap=0.1,
         hovermode="x unified",
-        xaxis={"title": "round"},
+        xaxis=by_round(list(rounds)),
         yaxis={"title": "seconds"},
     )
     for i, phase in enumerate(phases):
@@ -37,7 +37,7 @@ def time(run: RunData) -> Any:
     return drawn
 
 
-def by_round(run: RunData) -> dict[int, Mapping[str, float]]:
+def spent_by_round(run: RunData) -> dict[int, Mapping[str, float]]:
     """Round -> what was done -> seconds; a round that was done twice counts once."""
     return {int(e["round"]): parts(e) for e in run.happened("round") if "seconds" in e}
 
