@@ -125,6 +125,12 @@ OWN = {
         "A run has one method. A list asks for a comparison: the same experiment for each of them.",
         "`coterie compare FILE`, or choose one of them: method=fedavg.",
     ),
+    "C019": Code(
+        "a chart that cannot be drawn",
+        "There is no chart of that name, the run has nothing for it, or figures as files were "
+        "asked for without kaleido and a Chrome or Chromium to draw them in.",
+        'The message says which; for files: pip install "coterie[figures]" and a browser.',
+    ),
     "C030": Code(
         "a network that cannot take these samples",
         "Convolutions and pooling need images of at least some size; features need a network "

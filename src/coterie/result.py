@@ -95,6 +95,23 @@ class Result:
 
         return place(self, newcomers, epochs)
 
+    def report(self, file: str | Path = "report.html") -> Path:
+        """Write the page of this run: one file that opens without a network."""
+        from coterie.report import write_result
+
+        return write_result(self, file)
+
+    def plot(self, chart: str = "accuracy") -> Any:
+        """A chart of the page as a Plotly figure: accuracy, gains, river, distances, labels, ..."""
+        from coterie.report import draw
+
+        return draw(self, chart)
+
+    def _repr_html_(self) -> str:
+        from coterie.report import card
+
+        return card(self)
+
 
 def summarise(
     history: History, *, clients: int, last_k: int, target: float | None, drift: int = 0

@@ -18,6 +18,7 @@ from coterie.cli import (
     live,
     newcomers,
     place,
+    report,
     train,
 )
 
@@ -61,6 +62,7 @@ for command in (
     compare.compare,
     newcomers.newcomers,
     place.place,
+    report.report,
     live.live,
     lists.methods,
     lists.models,
@@ -68,4 +70,5 @@ for command in (
     doctor.doctor,
 ):
     app.command()(command)
+app.command("open")(report.open_page)
 app.command("help")(lists.explain)

@@ -11,8 +11,9 @@ import typer
 
 from coterie.cli import running, say
 from coterie.cli.progress import watching
+from coterie.cli.report import page_of
 from coterie.cli.running import Done
-from coterie.cli.train import Json, Quiet, closing, table
+from coterie.cli.train import Json, NoReport, Quiet, closing, table
 
 
 def demo(
@@ -21,6 +22,7 @@ def demo(
     ] = None,
     rounds: Annotated[int, typer.Option(help="Rounds of each method.")] = 20,
     out: Annotated[Path, typer.Option(help="The folder of the two runs.")] = Path("runs/demo"),
+    no_report: NoReport = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -45,6 +47,7 @@ def demo(
         clear(out / name)
         with watching(name, quiet=quiet, json=json) as listen:
             runs[name] = running.execute(config, out / name, listen)
+    page = page_of(runs[names[-1]].result, out / "report.html", wanted=not no_report)
     if json:
         for name, done in runs.items():
             say.line(closing(name, done))
@@ -53,6 +56,8 @@ def demo(
     if len(runs) == 2:
         say.result(compared(runs))
     say.label("records", f"{out}/*/  run.toml, metrics.csv, clusters.csv, summary.json")
+    if page:
+        say.label("report", f"{page}    open it: coterie open {out}")
     say.label(
         "next", "coterie init my.toml       write a commented experiment file for your own data"
     )

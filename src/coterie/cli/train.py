@@ -11,6 +11,7 @@ import typer
 from coterie.cli import running, say
 from coterie.cli.live import watched
 from coterie.cli.progress import clusters, watching
+from coterie.cli.report import page_of
 from coterie.cli.running import Done
 from coterie.errors import ConfigError
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from coterie.config import Config
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the result.")]
+NoReport = Annotated[bool, typer.Option("--no-report", help="Write no report.html.")]
 Live = Annotated[bool, typer.Option("--live", help="Watch the run in the browser.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object per line on stdout.")]
 
@@ -42,6 +44,7 @@ def run(
         list[str] | None, typer.Option(help="output.trackers: tensorboard, mlflow, wandb.")
     ] = None,
     live: Live = False,
+    no_report: NoReport = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -75,7 +78,7 @@ def run(
         watching(config.method, quiet=quiet, json=json) as listen,
     ):
         done = running.execute(config, folder, listen)
-    conclude(config.method, done, json)
+    conclude(config.method, done, json, wanted=not no_report)
 
 
 def resume(
@@ -88,6 +91,7 @@ def resume(
         list[str] | None, typer.Option(metavar="KEY", help="Let this setting differ.")
     ] = None,
     live: Live = False,
+    no_report: NoReport = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -102,7 +106,7 @@ def resume(
         given.append(("train.rounds", rounds))
     with watched(folder, live), watching(folder.name, quiet=quiet, json=json) as listen:
         done = running.proceed(folder, listen, given, allow_change or ())
-    conclude(folder.name, done, json)
+    conclude(folder.name, done, json, wanted=not no_report)
 
 
 def sort(settings: list[str]) -> tuple[Path | None, list[tuple[str, Any]]]:
@@ -129,14 +133,18 @@ def data_at_hand(config: Config) -> None:
         named.require(name)
 
 
-def conclude(name: str, done: Done, json: bool) -> None:
-    """What came out of a run, and what to do next."""
+def conclude(name: str, done: Done, json: bool, *, wanted: bool = True) -> None:
+    """What came out of a run, and what to do next; with a page, if it is wanted."""
+    assert done.result.folder
+    page = page_of(done.result, done.result.folder / "report.html", wanted=wanted)
     if json:
         say.line(closing(name, done))
         return
     result = done.result
     say.result(table({name: done}))
     say.label("records", f"{result.folder}  (metrics.csv, clusters.csv, summary.json)")
+    if page:
+        say.label("report", f"{page}    open it: coterie open {result.folder}")
     rounds = 2 * int(result.summary["rounds"])
     say.label("next", f"coterie resume {result.folder} --rounds {rounds}    train on")
 

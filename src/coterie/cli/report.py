@@ -1,0 +1,154 @@
+"""Commands that show what came out: report and open."""
+
+from __future__ import annotations
+
+import webbrowser
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from coterie.cli import say
+from coterie.errors import CheckpointError, ConfigError, CoterieError
+
+if TYPE_CHECKING:
+    from coterie.report import RunData
+    from coterie.result import Result
+    from coterie.tables import Table
+
+
+class Format(StrEnum):
+    """What a report is written as."""
+
+    html = "html"
+    csv = "csv"
+    md = "md"
+    latex = "latex"
+
+
+def report(
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="Folders of runs or comparisons.")
+    ],
+    format: Annotated[
+        Format, typer.Option(help="A page (html), or a table of the runs on stdout.")
+    ] = Format.html,
+    figures: Annotated[
+        bool, typer.Option("--figures", help="Every chart as a file, in RUN/figures.")
+    ] = False,
+    kinds: Annotated[str, typer.Option("--as", help="Of figures: pdf,svg,png.")] = "pdf",
+    out: Annotated[
+        Path | None, typer.Option(help="Another file for the page, or folder for the figures.")
+    ] = None,
+) -> None:
+    """Build the page of a run, its table, or its figures.
+
+    The page is one file that needs no network. Runs that are still going can be looked at, too.
+    """
+    if out and len(folders) > 1:
+        raise ConfigError("--out names one place for several runs", code="C001", fix="leave it out")
+    for folder in folders:
+        known(folder)
+    import torch
+
+    torch.set_num_threads(1)
+    if figures:
+        from coterie.report.figures import write_figures
+
+        for folder in folders:
+            for file in write_figures(folder, out or folder / "figures", kinds.split(",")):
+                say.result(str(file))
+        return
+    if format is not Format.html:
+        tables(folders, format.value)
+        return
+    for folder in folders:
+        say.result(str(page(folder, out)))
+    say.label("next", f"coterie open {folders[0]}")
+
+
+def open_page(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run, comparison or demo.")],
+) -> None:
+    """Open a run's page in the browser."""
+    file = folder / "report.html"
+    if not file.exists():
+        known(folder)
+        page(folder)
+    say.result(str(file))
+    if not webbrowser.open(file.resolve().as_uri()):
+        say.label("note", "no browser was found here; open the file in one")
+
+
+def page(folder: Path, out: Path | None = None) -> Path:
+    """The page of a run or a comparison."""
+    from coterie.report import write_comparison, write_run
+
+    write = write_comparison if (folder / "compare.toml").exists() else write_run
+    return write(folder, out)
+
+
+def page_of(result: Result, file: Path, *, wanted: bool = True) -> Path | None:
+    """The page of a run that just ended; what goes wrong here does not spoil the run."""
+    from coterie.report import write_result
+
+    if not wanted:
+        return None
+    try:
+        return write_result(result, file)
+    except (CoterieError, OSError) as error:
+        say.note(f"warning no report: {error}")
+        return None
+
+
+def known(folder: Path) -> None:
+    """Refuse what is neither a run nor a comparison."""
+    if not any((folder / name).exists() for name in ("run.toml", "compare.toml")):
+        raise CheckpointError(
+            f"{folder} is not the folder of a run",
+            code="K006",
+            why="it has neither run.toml nor compare.toml",
+            fix="name a folder that `coterie run` or `coterie compare` wrote",
+        )
+
+
+def tables(folders: list[Path], format: str) -> None:
+    """Comparisons in their own tables, runs in one."""
+    from coterie.comparison import Comparison
+    from coterie.report import read
+
+    for folder in folders:
+        if (folder / "compare.toml").exists():
+            say.result(Comparison.load(folder).to(format))
+    runs = [read(f, memory=False) for f in folders if (f / "run.toml").exists()]
+    if runs:
+        say.result(table(runs).to(format))
+
+
+def table(runs: list[RunData]) -> Table:
+    """A row for each run."""
+    from coterie.tables import Table
+
+    head = ("run", "method", "rounds", "clients", "accuracy", "worst client", "worst tenth")
+    more = ("clusters", "ARI", "bytes up", "bytes down")
+
+    def last(run: RunData, metric: str, stage: str | None = None, shown: str = ".4f") -> str:
+        values = run.series(metric, stage).values
+        return format(values[-1], shown) if len(values) else ""
+
+    rows = tuple(
+        (
+            str(run.folder),
+            run.method,
+            f"{run.rounds[-1] if len(run.rounds) else 0}",
+            f"{run.n}",
+            *(last(run, f"accuracy_{m}") for m in ("mean", "worst", "bottom_10pct")),
+            last(run, "clusters", "clusters", ".0f"),
+            last(run, "ari", "clusters"),
+            f"{run.up.sum():.0f}",
+            f"{run.down.sum():.0f}",
+        )
+        for run in runs
+    )
+    return Table("", head + more, rows)

@@ -1,0 +1,88 @@
+"""Charts as files for a paper: PDF, SVG or PNG, drawn by kaleido in a local Chrome or Chromium."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from coterie.comparison import Comparison
+from coterie.errors import ConfigError
+from coterie.report.blocks import BLOCKS
+from coterie.report.charts import Absent, chart, compared
+from coterie.report.insight import look
+
+KINDS = ("pdf", "svg", "png")
+WIDTH = 760  # pixels; a PDF of it fills a column at about half its size
+
+
+def figures(folder: str | Path) -> Iterator[tuple[str, Any]]:
+    """The charts of a run or a comparison that can be drawn, by name."""
+    path = Path(folder)
+    makers: dict[str, Callable[[], Any]]
+    if (path / "compare.toml").exists():
+        found = Comparison.load(path)
+        makers = {name: partial(make, found) for name, make in compared.CHARTS.items()}
+    else:
+        run = look(path)
+        makers = {name: partial(chart(name), run) for b in BLOCKS for name, _ in b.charts}
+    for name, make in makers.items():
+        try:
+            yield name, make()
+        except Absent:
+            continue  # the page says why
+
+
+def write_figures(folder: str | Path, out: Path, kinds: Sequence[str] = ("pdf",)) -> list[Path]:
+    """Write every chart in every kind; returns the files."""
+    for kind in kinds:
+        if kind not in KINDS:
+            raise ConfigError(
+                f"there is no figure as {kind}", code="C001", fix=f"one of {', '.join(KINDS)}"
+            )
+    kaleido = renderer()
+    drawn = list(figures(folder))
+    out.mkdir(parents=True, exist_ok=True)
+    jobs = [
+        {
+            "fig": figure,
+            "path": out / f"{name}.{kind}",
+            "opts": {
+                "format": kind,
+                "width": WIDTH,
+                "height": figure.layout.height,
+                "scale": 3 if kind == "png" else 1,
+            },
+        }
+        for name, figure in drawn
+        for kind in kinds
+    ]
+    try:
+        # MathJax would be fetched from the network, and no chart needs it.
+        kaleido.write_fig_from_object_sync(jobs, cancel_on_error=True, kopts={"mathjax": False})
+    except Exception as cause:  # it has many ways to say that no browser was found
+        raise ConfigError(
+            f"no figure could be drawn: {cause or type(cause).__name__}",
+            code="C019",
+            why="kaleido draws in a Chrome or Chromium, which it did not find or could not start",
+            fix="install chromium, or name one in the variable BROWSER_PATH",
+        ) from cause
+    return [Path(job["path"]) for job in jobs]
+
+
+def renderer() -> Any:
+    """Kaleido, if it is installed."""
+    try:
+        import kaleido
+    except ImportError as cause:
+        raise ConfigError(
+            "figures as files need the package kaleido",
+            code="C019",
+            fix='pip install "coterie[figures]", and a Chrome or Chromium; '
+            "or save single charts from report.html with their SVG button",
+        ) from cause
+    for name in ("kaleido", "choreographer", "logistro"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    return kaleido

@@ -1,0 +1,51 @@
+"""A result in a notebook: a card of its numbers, and its charts by name."""
+
+from __future__ import annotations
+
+import html
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from coterie.errors import ConfigError
+from coterie.report import verdict
+from coterie.report.charts import CHARTS, Absent, chart
+from coterie.report.insight import look_at
+from coterie.report.reading import of_result
+
+if TYPE_CHECKING:
+    from coterie.result import Result
+
+NEED_DATA = ("labels", "cross", "trajectories", "gains", "fairness")  # or runs beside this one
+
+
+def draw(result: Result, name: str) -> Any:
+    """One chart of a result."""
+    if name not in CHARTS:
+        near = get_close_matches(name, CHARTS, n=1)
+        raise ConfigError(
+            f"there is no chart {name!r}",
+            code="C019",
+            fix=f"a similar one exists: {near[0]}" if near else f"one of {', '.join(CHARTS)}",
+        )
+    run = look_at(result) if name in NEED_DATA else of_result(result)
+    try:
+        return chart(name)(run)
+    except Absent as why:
+        raise ConfigError(
+            f"this run has no chart {name!r}", code="C019", why=str(why), fix="choose another"
+        ) from why
+
+
+def card(result: Result) -> str:
+    """The verdict as a piece of HTML."""
+    run = of_result(result)
+    cells = "".join(
+        f"<td style='text-align:left;padding:4px 18px 4px 0'><small>{html.escape(t.label)}</small>"
+        f"<br><b style='font-size:1.3em'>{html.escape(t.value)}</b>"
+        f"<br><small>{html.escape(t.note)}</small></td>"
+        for t in verdict.tiles(run)
+    )
+    told = "".join(f"<li>{html.escape(text)}</li>" for text in verdict.warnings(run))
+    return f"<p><b>{html.escape(verdict.sentence(run))}</b></p><table><tr>{cells}</tr></table>" + (
+        f"<ul>{told}</ul>" if told else ""
+    )
