@@ -17,7 +17,6 @@ GRACE = 5.0  # seconds that open pages have to see the end of a run
 def main() -> None:
     """Serve on the socket that was handed over, until the parent is gone and nobody looks on."""
     folder, handle, parent = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-    os.nice(10)  # training comes first
     server = Server(folder, socket.socket(fileno=handle), token=sys.stdin.readline().strip())
     input_ends = threading.Thread(target=sys.stdin.read, daemon=True)
     input_ends.start()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import html
 import json
+import os
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,8 +13,6 @@ from importlib.resources import files
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from coterie.errors import CoterieError
 
@@ -42,7 +42,7 @@ class Views:
 
     def style(self) -> str:
         """The report's style, and what the view has beside it."""
-        report = (files("coterie.report") / "assets" / "page.css").read_text()
+        report = (files("coterie") / "report" / "assets" / "page.css").read_text()
         return report + (files("coterie.live") / "assets" / "live.css").read_text()
 
     def plotly(self) -> str:
@@ -55,6 +55,7 @@ class Views:
 
     def figures(self) -> str:
         """The charts, the clients and the themes, as JSON; as they were if nothing changed."""
+        step_back()
         with self.lock:
             stamp = stamped(self.folder)
             if self.drawn is None or self.drawn[0] != stamp:
@@ -92,6 +93,12 @@ class Views:
         return run
 
 
+def step_back() -> None:
+    """Let training come first: this thread draws with what it leaves (where threads can)."""
+    with contextlib.suppress(OSError, AttributeError):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
+
+
 def stamped(folder: Path) -> Stamp:
     """What tells whether the records changed: their sizes and times."""
     found = []
@@ -106,7 +113,7 @@ def stamped(folder: Path) -> Stamp:
 
 def same(a: RunData, b: RunData) -> bool:
     """Whether everybody holds the same model in the last round of both."""
-    return len(b.assign) > 0 and np.array_equal(a.assign[-1], b.assign[-1])
+    return len(b.assign) > 0 and a.assign[-1].tolist() == b.assign[-1].tolist()
 
 
 def overview(run: RunData) -> str:

@@ -101,7 +101,7 @@
     if (i === null) return;
     const name = about.clients[i];
     $("who").textContent = `Client ${name}`;
-    const hers = events.filter((e) => e.client === name || (e.clients || []).includes(name)).slice(-20).reverse();
+    const hers = events.filter((e) => e.client === name || (Array.isArray(e.clients) && e.clients.includes(name))).slice(-20).reverse();
     $("hers").replaceChildren(...hers.map(line));
     try {
       const answer = await fetch(ask("/client", { i }));
@@ -110,7 +110,7 @@
   };
   $("close").addEventListener("click", () => choose(null));
 
-  // Figures: at most one request at a time, and never more than a tenth of the time.
+  // Figures: one request at a time, and pauses that grow with the work.
   let due = false, busy = false;
   const refresh = async () => {
     due = true;
@@ -134,7 +134,7 @@
           root.dataset.round = $("round").dataset.at || "";
         }
       } catch { break; }
-      await new Promise((next) => setTimeout(next, Math.max(700, 10 * (performance.now() - began))));
+      await new Promise((next) => setTimeout(next, Math.min(4000, Math.max(600, 5 * (performance.now() - began)))));
     }
     busy = false;
   };
