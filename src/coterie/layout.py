@@ -217,10 +217,10 @@ class Layout:
         self._check(row)
         if self._mounted is None:
             self._mounted = Mounted(copy.deepcopy(self._template), self)
-        self._mounted.reset(row, self._mask(train))
+        self._mounted.reset(row, self.mask(train))
         return self._mounted
 
-    def _mask(self, train: str) -> Tensor | None:
+    def mask(self, train: str) -> Tensor | None:
         """(trainable,) 1 for the columns of these names and 0 for others; None if all are."""
         if train not in self._masks:
             mask = torch.zeros_like(self.initial)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -68,6 +68,17 @@ def pieces(module: nn.Module) -> tuple[list[str], list[str]]:
 def unfit(what: str, *, why: str, fix: str) -> ConfigError:
     """The error of a module that cannot be one row of numbers."""
     return ConfigError(what, code="C035", where="model", why=why, fix=fix)
+
+
+class Net(Protocol):
+    """What a solver steps: flat numbers, flat gradients, and a way to fill them."""
+
+    w: Tensor  # (P,) or those of several clients
+    grad: Tensor  # of the first len(grad) of them
+    mask: Tensor | None  # 1 where a column learns; None: everywhere
+
+    def gradient(self, x: Tensor, y: Tensor) -> None:
+        """Put the gradient of the loss on these samples into `grad`."""
 
 
 class Mounted:

@@ -16,7 +16,7 @@ from coterie.bounds import Count, Decay, NonNegative, Positive, Whole
 from coterie.client import Client
 from coterie.course import Course, Paced, logits
 from coterie.layout import Layout
-from coterie.mount import Mounted
+from coterie.mount import Net
 from coterie.types import Reply
 
 Batch = tuple[Tensor, Tensor]  # samples and labels
@@ -150,21 +150,20 @@ class Solver(Paced):
 
     def plan(
         self, client: Client, layout: Layout, rng: torch.Generator, epochs: int | None = None
-    ) -> Iterator[Batch]:
-        """The mini-batches of one training, in the order in which they are seen."""
-        for i in batches(
+    ) -> Iterator[Tensor]:
+        """The samples of each mini-batch of one training, in the order in which they are seen."""
+        return batches(
             len(client),
             self.batch or len(client),
             rng,
             epochs=self.epochs if epochs is None else epochs,
             steps=self.steps if epochs is None else 0,  # a client's own epochs come first
             least=2 if layout.has_batch_norm else 1,
-        ):
-            yield client.x[i], client.y[i]
+        )
 
     def step(
         self,
-        net: Mounted,
+        net: Net,
         v: Tensor,
         anchor: Tensor,
         batch: Batch,
@@ -186,7 +185,7 @@ class Solver(Paced):
             g.add_(shift)
         self.apply(net, v, anchor)
 
-    def apply(self, net: Mounted, v: Tensor, anchor: Tensor) -> None:
+    def apply(self, net: Net, v: Tensor, anchor: Tensor) -> None:
         """Add the terms to the gradient that `net` holds, and take the step, in place."""
         g = net.grad
         w = net.w[: len(g)]
@@ -219,15 +218,17 @@ class Descent:
         anchor = (self.start if self.anchor is None else self.anchor)[: layout.trainable]
         taken = 0
         with net.drawing(self.rng):
-            for batch, inner in self.batches(layout):
-                solver.step(net, v, anchor, batch, inner, self.shift)
+            x, y = self.client.x, self.client.y
+            for i, before in self.plan(layout):
+                inner = None if before is None else (x[before], y[before])
+                solver.step(net, v, anchor, (x[i], y[i]), inner, self.shift)
                 taken += 1
         return net.w.clone(), taken
 
-    def batches(self, layout: Layout) -> Iterator[tuple[Batch, Batch | None]]:
-        """The mini-batch of each step, and with MAML one of its own for the inner step."""
+    def plan(self, layout: Layout) -> Iterator[tuple[Tensor, Tensor | None]]:
+        """The samples of each step, and with MAML those of its inner step."""
         plan = self.solver.plan(self.client, layout, self.rng, self.epochs)
-        inner: Iterator[Batch | None] = repeat(None)
+        inner: Iterator[Tensor | None] = repeat(None)
         if self.solver.meta:
             inner = self.solver.plan(self.client, layout, self.rng, self.epochs)
         return zip(plan, inner, strict=False)

@@ -63,6 +63,7 @@ class Serial:
             if sizes is None
             else sizes.double()
         )
+        self.notes: tuple[str, ...] = ()  # what a user should know of how clients are reached
         self.ledger: list[Asked] = []
         self.memory: dict[int, dict[str, Tensor]] = {}
         self.round, self.purpose, self.calls, self.draws = -1, "train", 0, 0

@@ -48,9 +48,9 @@ class HessianFree(Task):
         w, v = net.w[: layout.trainable], torch.zeros_like(net.grad)
         anchor = models[: layout.trainable]
 
-        def gradient(at: Tensor, batch: tuple[Tensor, Tensor]) -> Tensor:
+        def gradient(at: Tensor, batch: Tensor) -> Tensor:
             w.copy_(at)
-            net.gradient(*batch)
+            net.gradient(client.x[batch], client.y[batch])
             return net.grad.clone()
 
         plans = [self.solver.plan(client, layout, rng) for _ in range(3)]

@@ -1,0 +1,1 @@
+"""Clients side by side: one set of operations trains a whole stack of them."""

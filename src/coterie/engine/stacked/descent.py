@@ -1,0 +1,123 @@
+"""SGD of many clients at once: their mini-batches side by side, each with its own weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from coterie.engine.stacked.chain import Layer
+from coterie.engine.stacked.stack import Stack
+from coterie.layout import Layout
+from coterie.solver import Batch, Descent
+
+
+@dataclass(frozen=True)
+class Feed:
+    """The mini-batches of m clients, step by step. A shorter one is filled up and counts as it is.
+
+    Clients who make more steps come first, so that those still at it are the first ones.
+    """
+
+    x: Tensor  # (N, ...) the samples of all
+    y: Tensor  # (N,)
+    index: Tensor  # (m, steps, B) into them
+    share: Tensor  # (m, steps, B) of each sample in its client's loss: 1/b, or 0 for filling
+    longest: list[int]  # the longest mini-batch of each step
+    classes: int
+
+    def __call__(self, step: int, m: int) -> Batch:
+        """The step's mini-batches of the first m clients: samples, and shares at their labels."""
+        b = self.longest[step]
+        index, share = self.index[:m, step, :b], self.share[:m, step, :b]
+        flat = index.reshape(-1)
+        x = self.x.index_select(0, flat).view(m, b, *self.x.shape[1:])
+        labels = self.y.index_select(0, flat).view(m, b, 1)
+        y = self.x.new_zeros(m, b, self.classes).scatter_(2, labels, share[..., None])
+        return x, y
+
+
+def feed(
+    x: Tensor, y: Tensor, offsets: Sequence[int], plans: Sequence[Sequence[Tensor]], classes: int
+) -> Feed:
+    """Each client's plan of mini-batches as one table."""
+    steps = max(map(len, plans))
+    widest = max(len(i) for plan in plans for i in plan)
+    index = torch.full((len(plans), steps, widest), -1)
+    for j, plan in enumerate(plans):
+        table = pad_sequence(list(plan), batch_first=True, padding_value=-1 - offsets[j])
+        index[j, : len(plan), : table.shape[1]] = table + offsets[j]
+    valid = index >= 0
+    length = valid.sum(2, keepdim=True)
+    share = valid.to(x.dtype) / length.clamp(min=1)
+    return Feed(x, y, index.clamp(min=0), share, length.amax(0).flatten().tolist(), classes)
+
+
+def descend(
+    descents: Sequence[Descent], layers: Sequence[Layer], layout: Layout, *, channels_last: bool
+) -> list[tuple[Tensor, int]]:
+    """What `Descent.alone` gives each, by one set of operations for all; they share a solver."""
+    solver = descents[0].solver
+    plans = [list(d.plan(layout)) for d in descents]
+    order = sorted(range(len(plans)), key=lambda j: -len(plans[j]))  # stable: same order, same bits
+    plans, descents = [plans[j] for j in order], [descents[j] for j in order]
+    steps = [len(plan) for plan in plans]
+    trained = torch.stack([d.start for d in descents])
+    if not steps[0]:
+        return undo(order, trained, steps)
+    x, y = (torch.cat(t) if len(t) > 1 else t[0] for t in zip(*map(samples, descents), strict=True))
+    offsets = torch.tensor([0, *(len(d.client) for d in descents)]).cumsum(0).tolist()
+    classes = len(layout.predict(layout.initial, x[:1])[0])
+    outer = feed(x, y, offsets, [[i for i, _ in plan] for plan in plans], classes)
+    inner = None
+    if solver.meta:
+        before = [[i for _, i in plan if i is not None] for plan in plans]
+        inner = feed(x, y, offsets, before, classes)
+
+    mask = layout.mask(solver.train)
+    slices = list(layout.slices.values())
+
+    def stacked(rows: Tensor) -> Stack:
+        return Stack(layers, slices, rows, mask, channels_last=channels_last)
+
+    stack = stacked(trained)
+    beside = {"v": torch.zeros_like(stack.w)}
+    if solver.prox:
+        anchors = [d.start if d.anchor is None else d.anchor for d in descents]
+        beside["anchor"] = stack.laid(torch.stack(anchors))
+    if any(d.shift is not None for d in descents):
+        none = torch.zeros_like(descents[0].start)
+        beside["shift"] = stack.laid(
+            torch.stack([none if d.shift is None else d.shift for d in descents])
+        )
+    for step in range(steps[0]):
+        alive = sum(n > step for n in steps)
+        if alive < stack.m:  # the others are done
+            trained[: stack.m] = stack.rows
+            rows = {name: stack.unlaid(flat)[:alive] for name, flat in beside.items()}
+            stack = stacked(trained[:alive])
+            beside = {name: stack.laid(t) for name, t in rows.items()}
+        solver.step(
+            stack,
+            beside["v"],
+            beside.get("anchor", stack.w),
+            outer(step, alive),
+            inner(step, alive) if inner else None,
+            beside.get("shift"),
+        )
+    trained[: stack.m] = stack.rows
+    return undo(order, trained, steps)
+
+
+def samples(descent: Descent) -> tuple[Tensor, Tensor]:
+    """The samples of one client."""
+    return descent.client.x, descent.client.y
+
+
+def undo(order: Sequence[int], rows: Tensor, steps: Sequence[int]) -> list[tuple[Tensor, int]]:
+    """Each client's row and steps, back in the order in which they were asked for."""
+    where = {j: place for place, j in enumerate(order)}
+    return [(rows[where[j]].clone(), steps[where[j]]) for j in range(len(order))]

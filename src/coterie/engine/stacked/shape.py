@@ -1,0 +1,49 @@
+"""How many clients are stacked, and in which way: a function of shapes alone, never of a clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import prod
+
+from coterie.engine.stacked.chain import Convolution, Layer, Pool
+
+# Fitted on logistic regression, MLPs, LeNet-5 and a CNN of 16-32 channels on one core of AVX-512.
+CACHE = 6_000_000  # bytes that a stack may touch in one step and still be fast
+GATHERED = 4_000_000  # bytes of a client's gathered fields, above which a client goes alone
+
+
+def fields(layers: Sequence[Layer], shape: Sequence[int]) -> Iterator[int]:
+    """For each convolution, the numbers that one sample's gathered fields have."""
+    height, width = (shape[1], shape[2]) if len(shape) == 3 else (0, 0)
+    for layer in layers:
+        match layer:
+            case Convolution(shape=(_, c, kh, kw), stride=(sh, sw), padding=(ph, pw)):
+                height, width = (height + 2 * ph - kh) // sh + 1, (width + 2 * pw - kw) // sw + 1
+                yield c * kh * kw * height * width
+            case Pool(size=k):
+                height, width = height // k, width // k
+
+
+def goes_alone(layers: Sequence[Layer], shape: Sequence[int], batch: int) -> bool:
+    """Whether one client fills a core: then one after another, channels last.
+
+    >>> lenet = [Convolution(slice(0), None, (6, 1, 5, 5), (1, 1), (0, 0))]
+    >>> goes_alone(lenet, (1, 28, 28), batch=10), goes_alone(lenet, (1, 28, 28), batch=128)
+    (False, True)
+    """
+    return 4 * batch * max(fields(layers, shape), default=0) > GATHERED
+
+
+def width(layers: Sequence[Layer], shape: Sequence[int], batch: int, size: int) -> int:
+    """How many clients at most stand side by side: as many as stay in a core's cache.
+
+    >>> from coterie.engine.stacked.chain import Dense
+    >>> width([Dense(slice(0), None, (10, 784))], (784,), batch=32, size=7850)
+    30
+    >>> width([Dense(slice(0), None, (200, 784))], (784,), batch=10, size=199_210)
+    2
+    """
+    if goes_alone(layers, shape, batch):
+        return 1
+    weights = 3 * 4 * size  # numbers, gradients, momentum
+    return max(1, CACHE // (weights + 4 * batch * max([prod(shape), *fields(layers, shape)])))

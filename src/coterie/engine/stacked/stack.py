@@ -1,0 +1,111 @@
+"""A stack: the networks of m clients as one, mounted on flat tensors as a single one is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from coterie.engine.stacked import alone, columns
+from coterie.engine.stacked.chain import Convolution, Dense, Flatten, Layer, Pool, Rectify
+
+
+class Operation(Protocol):
+    """One layer of a stack at work: it remembers what the way back needs."""
+
+    def forward(self, a: Tensor) -> Tensor:
+        """Activations to activations."""
+
+    def backward(self, g: Tensor, needed: bool) -> Tensor:
+        """Gradients to gradients, and those of its weights on the way; `needed`: of its input."""
+
+
+class Stack:
+    """m networks whose numbers are `w` and whose gradients are `grad`, as those of a `Mounted`.
+
+    Both are flat, first tensor by tensor and then client by client, so that every tensor of all
+    clients is one piece of memory and a solver's step is a few operations for all.
+    """
+
+    def __init__(
+        self,
+        layers: Sequence[Layer],
+        slices: Sequence[slice],
+        rows: Tensor,  # (m, P)
+        mask: Tensor | None = None,  # (P,) 1 where a column learns
+        *,
+        channels_last: bool = False,  # one client by itself
+    ) -> None:
+        self.slices, self.m = slices, len(rows)
+        self.w = self.laid(rows)
+        self.grad = torch.zeros_like(self.w)
+        self.mask = None if mask is None else self.laid(mask.expand(rows.shape))
+        self.channels_last = channels_last
+        head, *_ = layers
+        self.takes_rows = isinstance(head, Flatten | Dense)  # samples are, or become, vectors
+        inner = layers[1:] if isinstance(head, Flatten) else layers
+        self.ops = [self.operation(layer) for layer in inner]
+        self.lowest = [isinstance(layer, Convolution | Dense) for layer in inner].index(True)
+
+    def laid(self, rows: Tensor) -> Tensor:
+        """(m, P) rows as one flat tensor, tensor by tensor."""
+        if len(rows) == 1:
+            return rows[0].clone()
+        return torch.cat([rows[:, s].reshape(-1) for s in self.slices])
+
+    def unlaid(self, flat: Tensor) -> Tensor:
+        """And back: (m, P), copied."""
+        m = self.m
+        return torch.cat([flat[m * s.start : m * s.stop].view(m, -1) for s in self.slices], 1)
+
+    @property
+    def rows(self) -> Tensor:
+        """(m, P) the networks' numbers, copied."""
+        return self.unlaid(self.w)
+
+    def operation(self, layer: Layer) -> Operation:
+        """A layer at work on this stack."""
+        if isinstance(layer, Rectify):
+            return columns.Positive()
+        if self.channels_last:
+            match layer:
+                case Convolution():
+                    return alone.Fields(layer, self.w, self.grad)
+                case Dense():
+                    return columns.Product(layer, self.w, self.grad, 1)
+                case Pool():
+                    return alone.Mean(layer) if layer.mean else alone.Largest(layer)
+                case Flatten():
+                    return alone.Flat()
+        match layer:
+            case Convolution():
+                return columns.Fields(layer, self.w, self.grad, self.m)
+            case Dense():
+                return columns.Product(layer, self.w, self.grad, self.m)
+            case Pool():
+                return columns.Mean(layer) if layer.mean else columns.Largest(layer)
+            case Flatten():
+                return columns.Flat()
+
+    def gradient(self, x: Tensor, y: Tensor) -> None:
+        """Put the gradient of each client's mean cross-entropy into `grad`.
+
+        x: (m, B, ...) samples. y: (m, B, K) the share of each sample in its client's loss, at its
+        label: 1/b for a mini-batch of b, and zero for what only fills a shorter one up.
+        """
+        a = self.entered(x)
+        for op in self.ops:
+            a = op.forward(a)
+        g = a.softmax(2).mul_(y.sum(2, keepdim=True)).sub_(y)
+        for i in range(len(self.ops) - 1, self.lowest - 1, -1):
+            g = self.ops[i].backward(g, needed=i > self.lowest)
+
+    def entered(self, x: Tensor) -> Tensor:
+        """Samples (m, B, ...) in the order in which the first layer wants them."""
+        if self.takes_rows:
+            return x.flatten(2)
+        if self.channels_last:
+            return x[0].to(memory_format=torch.channels_last)
+        return x.movedim(1, -1).contiguous()
