@@ -19,7 +19,7 @@ MAY: dict[str, set[str]] = {
     **dict.fromkeys(TASKS, EVERYBODY | TASKS | VOCABULARY),
     "methods": EVERYBODY | TASKS | VOCABULARY | {"methods", "merge"},
     "merge": EVERYBODY | VOCABULARY,
-    "engine": EVERYBODY | TASKS | VOCABULARY | {"engine", "wire"},
+    "engine": EVERYBODY | TASKS | VOCABULARY | {"engine", "wire", "storage"},
     "wire": EVERYBODY,
     "loop": EVERYBODY,
     "checkpoint": EVERYBODY | {"storage"},

@@ -35,6 +35,18 @@ FAMILIES = {
         "The data is missing, damaged, or cannot be divided as asked. Nothing was run.",
         "Put right what the message names; `coterie data SOURCE` shows what can be read.",
     ),
+    "A": Family(
+        "access",
+        8,
+        "A key or certificate is missing, unusable, or was not accepted. Nothing was exchanged.",
+        "`coterie certs DIR` makes new ones; each side has to use those made for it.",
+    ),
+    "Q": Family(
+        "quorum",
+        4,
+        "Too few clients answered, or came at all. The last whole round is in the run's folder.",
+        "Bring the clients back, then `coterie serve --resume RUN`.",
+    ),
     "K": Family(
         "checkpoint",
         5,
@@ -199,6 +211,51 @@ OWN = {
         "a port that cannot be used",
         "Another program listens there, or it may not be used by you.",
         "Name another with --port; without one, a free port is chosen.",
+    ),
+    "A001": Code(
+        "a client that its server does not let in",
+        "The server does not know the client's key, or the key is in use by another process. "
+        "Keys are listed by the server when it starts.",
+        "Use the key that was made for this client; the server needs its public half.",
+    ),
+    "A002": Code(
+        "a certificate or key that cannot be used",
+        "The file is missing, is no certificate or key, belongs to another authority, or has run "
+        "out.",
+        "`coterie certs DIR` makes new ones; copy the folders it names to the machines it names.",
+    ),
+    "A003": Code(
+        "a server that would be open to everybody",
+        "Without TLS, whoever can reach the server can read and change what crosses, and take part.",
+        "Make certificates with `coterie certs DIR` and give --certs; or stay on 127.0.0.1.",
+    ),
+    "Q001": Code(
+        "a round that too few clients answered",
+        "A question has engine.deadline seconds; with fewer answers than engine.quorum of those "
+        "asked, the round is abandoned and nothing of it is kept. After engine.max_abandoned "
+        "attempts the run ends.",
+        "Bring the clients back and resume; or lower engine.quorum, or raise engine.deadline.",
+    ),
+    "Q002": Code(
+        "clients that did not come",
+        "Too few clients joined within engine.connect_timeout seconds.",
+        "Look at what `coterie join` says on the clients' side, then start or resume again.",
+    ),
+    "C050": Code(
+        "an engine that needs a server",
+        "Clients of the flower engine are other machines: they join a server.",
+        "`coterie serve FILE` starts it, `coterie join SERVER --data PATH` joins it.",
+    ),
+    "C051": Code(
+        "a federation whose clients do not fit together",
+        "All clients must have samples of one shape and one set of classes, and the experiment "
+        "must name a network that all of them have.",
+        "Look at the clients that the message names.",
+    ),
+    "C052": Code(
+        "a program that is not installed or does not start",
+        "SuperLink and SuperNode come with Flower.",
+        'pip install "coterie[flower]"; the last lines of its log are in the message.',
     ),
     "K001": Code(
         "no usable checkpoint",

@@ -37,6 +37,12 @@ class DataError(CoterieError):
     exit = 3
 
 
+class QuorumError(CoterieError):
+    """Too few clients answered, or came at all (codes Q...)."""
+
+    exit = 4
+
+
 class CheckpointError(CoterieError):
     """A run that cannot be continued from what is on disk (codes K...)."""
 
@@ -53,6 +59,12 @@ class StorageError(CoterieError):
     """A disk that is full or refuses to be written (codes S...)."""
 
     exit = 7
+
+
+class AccessError(CoterieError):
+    """A key or certificate that is missing, unusable or not accepted (codes A...)."""
+
+    exit = 8
 
 
 class ClientError(CoterieError):

@@ -112,6 +112,10 @@ class Engine:
 
     name: str = "serial"  # one client after another: the reference
     threads: Count = 1  # of arithmetic; another number may change the last bits
+    deadline: Positive = 600.0  # flower: seconds that clients have to answer a question
+    quorum: Share = 0.5  # flower: share of a cohort without which a round is abandoned
+    max_abandoned: Count = 3  # flower: attempts at a round before the run ends
+    connect_timeout: Positive = 300.0  # flower: seconds to wait for clients at the start
 
 
 @dataclass(frozen=True)
