@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo install test check format docs planted clean
+.PHONY: demo install test check format docs planted bench clean
 
 demo: .venv/core  ## create the environment and see a federation train
 	$(BIN)/coterie demo
@@ -31,6 +31,9 @@ docs: install  ## the site in build/docs
 
 planted: install  ## who finds the planted groups: rewrites docs/planted.md (about 15 minutes)
 	$(BIN)/python docs/planted.py
+
+bench: install  ## speed beside a plain loop and other libraries (about 15 minutes)
+	$(BIN)/python -m bench $(BENCH)
 
 clean:
 	rm -rf .venv runs dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis

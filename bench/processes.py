@@ -1,0 +1,114 @@
+"""A contestant's process as seen from outside: ask it for a round, measure its memory, end it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.environments import HOME, Entry
+from bench.workloads import Array, Workload
+
+
+class FailedError(Exception):
+    """A contestant ended before it answered."""
+
+
+class Running:
+    """One contestant at work on one workload."""
+
+    def __init__(self, entry: Entry, workload: Workload, *options: str) -> None:
+        self.entry, self.name = entry, f"{entry.name}-{workload.name}"
+        HOME.mkdir(exist_ok=True)
+        self.log = HOME / f"{self.name}.log"
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                [
+                    str(entry.python),
+                    "-m",
+                    "bench.contestant",
+                    entry.module,
+                    workload.name,
+                    *options,
+                ],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                cwd=HOME,
+                env=entry.variables(),
+                start_new_session=True,
+            )
+        self.peak = 0
+        try:
+            self.about = self._answer()
+        except FailedError:
+            self.close()
+            raise
+
+    def round(self, epochs: int) -> float:
+        """The seconds of a round."""
+        return float(self._ask(epochs=epochs, weights=None)["seconds"])
+
+    def checked(self, epochs: int) -> tuple[float, list[Array]]:
+        """The seconds of a round, and the model after it."""
+        path = HOME / f"{self.name}.npz"
+        seconds = float(self._ask(epochs=epochs, weights=str(path))["seconds"])
+        with np.load(path) as found:
+            weights = [found[key] for key in found.files]
+        path.unlink()
+        return seconds, weights
+
+    def _ask(self, **message: Any) -> dict[str, Any]:
+        assert self.process.stdin
+        with contextlib.suppress(BrokenPipeError):  # the missing answer tells
+            print(json.dumps(message), file=self.process.stdin, flush=True)
+        answer = self._answer()
+        self.peak = max(self.peak, memory(self.process.pid))
+        return answer
+
+    def _answer(self) -> dict[str, Any]:
+        assert self.process.stdout
+        line = self.process.stdout.readline()
+        if not line:
+            said = self.log.read_text(errors="replace").strip().splitlines()
+            raise FailedError(f"{said[-1] if said else 'no word'} (see {self.log})")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def close(self) -> None:
+        """Tell it that nobody asks any more; insist if it does not end."""
+        assert self.process.stdin
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(30)
+        with contextlib.suppress(ProcessLookupError):  # and whatever it left behind
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+def memory(root: int) -> int:
+    """Bytes: the peak resident size of a process and of all below it that still live, summed."""
+    children: defaultdict[int, list[int]] = defaultdict(list)
+    peaks: dict[int, int] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, StopIteration):  # it ended while we looked
+            status = dict(
+                line.split(":", 1) for line in (folder / "status").read_text().splitlines()
+            )
+            children[int(status["PPid"])].append(int(folder.name))
+            peaks[int(folder.name)] = int(status.get("VmHWM", "0 kB").split()[0]) * 1024
+    tree, found = [root], 0
+    while tree:
+        pid = tree.pop()
+        found += peaks.get(pid, 0)
+        tree += children[pid]
+    return found
