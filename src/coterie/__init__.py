@@ -38,6 +38,9 @@ _MODULES = {
     "coterie.newcomers": ["Placement"],
     "coterie.inspection": ["Inspection", "inspect"],
     "coterie.experiment": ["open_run", "resume"],
+    "coterie.comparison": ["Comparison"],
+    "coterie.comparison.running": ["compare"],
+    "coterie.joining": ["Joined", "join"],
     "coterie.trackers": ["track"],
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -28,6 +29,7 @@ def at_once(jobs: int, cells: Sequence[Cell], run: object, listen: Listener) -> 
     failed: dict[str, str] = {}
     lock = threading.Lock()
     processes: set[subprocess.Popen[str]] = set()
+    stopping = threading.Event()
 
     def tell(event: dict[str, Any]) -> None:
         with lock:
@@ -38,6 +40,8 @@ def at_once(jobs: int, cells: Sequence[Cell], run: object, listen: Listener) -> 
         pipe = subprocess.PIPE
         with subprocess.Popen(words, text=True, stdin=pipe, stdout=pipe, stderr=pipe) as child:
             processes.add(child)
+            if stopping.is_set():
+                child.terminate()
             assert child.stdout
             assert child.stderr
             told: list[str] = []
@@ -47,7 +51,7 @@ def at_once(jobs: int, cells: Sequence[Cell], run: object, listen: Listener) -> 
                 tell(json.loads(line))
             code = child.wait()
             drain.join()
-        if code:
+        if code and not stopping.is_set():
             why = "".join(told).strip() or f"its process ended with {code}"
             failed[cell.folder.name] = why
             tell({"event": "failed", "text": why, "cell": cell.folder.name})
@@ -56,6 +60,7 @@ def at_once(jobs: int, cells: Sequence[Cell], run: object, listen: Listener) -> 
     try:
         list(pool.map(one, cells))
     except BaseException:
+        stopping.set()
         pool.shutdown(wait=False, cancel_futures=True)
         for child in processes:
             child.terminate()
@@ -78,6 +83,7 @@ def main(folder: str, name: str) -> int:
     """Run one cell."""
     from coterie.comparison.cells import about, reason, run_cell
 
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
     threading.Thread(target=leave_with_the_parent, daemon=True).start()
     comparison = Comparison.load(folder)
     cell = next(c for c in comparison.cells if c.folder.name == name)

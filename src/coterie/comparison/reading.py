@@ -139,6 +139,11 @@ class Comparison:
         """The cells that are not done."""
         return tuple(cell for cell in self.cells if not cell.done)
 
+    @property
+    def newcomers(self) -> bool:
+        """Whether clients were held out, who joined when the training was over."""
+        return any(e.get("newcomers", {}).get("share") for e in self.asked["experiments"].values())
+
     def of(self, label: str) -> tuple[Cell, ...]:
         """The cells of a method that are done, by seed."""
         return tuple(cell for cell in self.cells if cell.label == label and cell.done)
@@ -159,6 +164,8 @@ class Comparison:
 
     def row(self, label: str) -> dict[str, Any]:
         """One method's numbers."""
+        from coterie.joining import mean, read
+
         cells = self.of(label)
 
         def over(name: str) -> Interval:
@@ -190,6 +197,11 @@ class Comparison:
         row |= {k: work.get(k) for k in ("epochs", "steps", "batch", "lr", "participation")}
         row["own_work"] = work.get("own", "")
         row["samples"] = sum(c.facts["work"]["samples"] for c in cells) / len(cells)
+        if self.newcomers:
+            found = [joined for c in cells if (joined := read(c.folder))]
+            row["newcomers_given"] = mean(j.accuracy(0) for j in found)
+            row["newcomers_adapted"] = mean(j.accuracy(j.epochs) for j in found)
+            row["newcomers_assigned"] = mean(j.assigned() for j in found)
         row["seconds"] = sum(c.seconds for c in cells) / len(cells)
         return row
 

@@ -144,8 +144,8 @@ def labels(methods: Sequence[Method]) -> dict[str, Method]:
     """Methods by name, with the settings that are not their defaults.
 
     >>> from coterie.methods.ifca import IFCA
-    >>> list(labels([IFCA(), IFCA(k=7)]))
-    ['ifca', 'ifca:k=7']
+    >>> list(labels([IFCA(), IFCA(clusters=7)]))
+    ['ifca', 'ifca:clusters=7']
     """
     names = {e.path.split(":")[1]: name for name, e in METHODS.items()}
     out: dict[str, Method] = {}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from coterie.history import csv_lines
 from coterie.tables import Table, tex
+from coterie.units import size
 
 if TYPE_CHECKING:
     from coterie.comparison.reading import Comparison
@@ -20,7 +21,9 @@ def written(comparison: Comparison, format: str) -> str:
     if format == "csv":
         return csv(comparison)
     rows = comparison.table()
-    parts = [t.to(format) for t in (accuracy(comparison, rows), cost(comparison, rows)) if rows]
+    tables = [accuracy(comparison, rows), cost(comparison, rows)] if rows else []
+    tables += [joining(rows)] if rows and comparison.newcomers else []
+    parts = [t.to(format) for t in tables]
     sentences = words(comparison, rows)
     match format:
         case "html":
@@ -99,6 +102,14 @@ def cost(comparison: Comparison, rows: list[dict[str, Any]]) -> Table:
     return Table("clusters and cost of a run: mean over seeds", tuple(head), tuple(lines))
 
 
+def joining(rows: list[dict[str, Any]]) -> Table:
+    """How those did who were held out."""
+    head = ("method", "as given", "adapted", "right cluster")
+    names = ("newcomers_given", "newcomers_adapted", "newcomers_assigned")
+    lines = tuple((row["method"], *(percent(row[name]) for name in names)) for row in rows)
+    return Table("newcomers in %: mean over newcomers and seeds", head, lines)
+
+
 def words(comparison: Comparison, rows: list[dict[str, Any]]) -> list[str]:
     """What was equal, what the tests show, and what they do not."""
     out = [equal_terms(comparison), equal_work(rows)] if rows else []
@@ -170,16 +181,3 @@ def number(value: float | None) -> str:
     ('4', '4.3', 'n/a')
     """
     return "n/a" if value is None else f"{value:.1f}".removesuffix(".0")
-
-
-def size(count: float) -> str:
-    """Bytes for people.
-
-    >>> size(1_500_000)
-    '1.5 MB'
-    """
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"
