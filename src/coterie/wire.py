@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import pkgutil
 from dataclasses import fields
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from coterie.errors import ConfigError
@@ -16,10 +19,21 @@ def encode(task: Task) -> str:
 
 
 def decode(text: str) -> Task:
-    """The task that `encode` wrote. Only tasks this installation knows are made, nothing is run."""
+    """The task that `encode` wrote. Only tasks this installation knows are made, nothing is run.
+
+    Those of coterie's own methods are known without being imported before; tasks of your own are
+    known where the module that defines them was imported.
+    """
     task = _task(json.loads(text))
-    assert isinstance(task, Task)
+    if not isinstance(task, Task):
+        raise _unknown(text[:80])
     return task
+
+
+def acquaint() -> None:
+    """Import every method of coterie, so that their tasks are known."""
+    for module in pkgutil.iter_modules([str(Path(__file__).parent / "methods")]):
+        import_module(f"coterie.methods.{module.name}")
 
 
 def _plain(value: Any) -> Any:
@@ -32,11 +46,20 @@ def _plain(value: Any) -> Any:
 def _task(value: Any) -> Any:
     if not (isinstance(value, dict) and "task" in value):
         return value
-    body = {name: _task(field) for name, field in value.items() if name != "task"}
-    if value["task"] not in Task.known:
-        raise ConfigError(
-            f"this client does not know the task {value['task']!r}",
-            code="C043",
-            fix="install the same version of coterie, and of your own methods, on both sides",
-        )
-    return Task.known[value["task"]](**body)
+    name = value["task"]
+    if not isinstance(name, str):
+        raise _unknown(name)
+    body = {key: _task(field) for key, field in value.items() if key != "task"}
+    if name not in Task.known:
+        acquaint()
+    if name not in Task.known:
+        raise _unknown(name)
+    return Task.known[name](**body)
+
+
+def _unknown(name: object) -> ConfigError:
+    return ConfigError(
+        f"this client does not know the task {name!r}",
+        code="C043",
+        fix="install the same version of coterie, and of your own methods, on both sides",
+    )

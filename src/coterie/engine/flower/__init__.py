@@ -1,0 +1,27 @@
+"""Real federations: clients on machines of their own, reached by Flower's messages.
+
+messages   what crosses: a question and an answer as typed records
+validate   an answer is looked at before a number of it is used; knows no Flower
+desk       who is there, what was sent, what came back, what came too late
+engine     the federation as methods see it
+patience   rounds without a quorum are abandoned and done again
+memory     what a client keeps for itself, on its own disk
+client     the client's side
+runtime    the one place that reaches below Flower's public interface
+children   SuperLink and SuperNode as processes that end with their parent
+"""
+
+import contextlib
+import os
+import warnings
+
+# Before Flower is imported, which reads them then: it must not look for anything outside.
+os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
+os.environ.setdefault("FLWR_DISABLE_UPDATE_CHECK", "1")
+
+with warnings.catch_warnings():  # it imports names that newer versions of click deprecate
+    warnings.simplefilter("ignore", DeprecationWarning)
+    with contextlib.suppress(ImportError):  # the extra is missing: whoever needs it says so
+        import flwr.app
+        import flwr.clientapp
+        import flwr.serverapp  # noqa: F401
