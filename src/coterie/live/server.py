@@ -94,6 +94,9 @@ class Request(BaseHTTPRequestHandler):
         except ValueError:
             self.reply(400, "not an address")
             return None, {}
+        if url.scheme or url.netloc:
+            self.reply(404, "this is no proxy")
+            return None, {}
         given = asked.get("t", [""])[0]
         if not hmac.compare_digest(given.encode(), self.server.token.encode()):
             self.reply(403, "the address with its token was printed where the view was started")
@@ -115,8 +118,8 @@ class Request(BaseHTTPRequestHandler):
             case "/figures":
                 self.reply(200, views.figures(), JSON)
             case "/client":
-                number = asked.get("i", [""])[0]
-                found = views.client(int(number)) if number.isascii() and number.isdigit() else None
+                number = whole(asked.get("i", [""])[0])
+                found = None if number is None else views.client(number)
                 self.reply(200 if found else 404, found or "no such client", JSON)
             case _:
                 self.reply(404, "nothing here")
@@ -146,11 +149,8 @@ class Request(BaseHTTPRequestHandler):
         self.head(200, "text/event-stream", {"Connection": "close"})
         if self.command == "HEAD":
             return
-        last = self.headers.get("Last-Event-ID", "0")
-        tail = Tail(
-            self.server.folder / "events.jsonl",
-            int(last) if last.isascii() and last.isdigit() else 0,
-        )
+        last = whole(self.headers.get("Last-Event-ID", ""))
+        tail = Tail(self.server.folder / "events.jsonl", last or 0)
         self.server.watchers += 1
         try:
             self.send_all(tail)
@@ -181,3 +181,12 @@ class Request(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """The library prints nothing."""
+
+
+def whole(text: str) -> int | None:
+    """A number of a few digits, or nothing.
+
+    >>> whole("12"), whole("-1"), whole("9" * 5000)
+    (12, None, None)
+    """
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else None

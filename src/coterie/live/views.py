@@ -9,6 +9,7 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from string import Template
@@ -132,8 +133,17 @@ def overview(run: RunData) -> str:
         "personal": bool(run.personal) if held else False,
         "themes": {"light": LIGHT, "dark": DARK},
     }
-    charts = ",".join(f"{json.dumps(n)}:{drawn(lambda n=n: chart(n)(run))}" for n in SHOWN)  # type: ignore[misc]
+    charts = ",".join(f'"{name}":{drawn(partial(small, chart(name), run))}' for name in SHOWN)
     return f'{{"about":{embedded(about)},"charts":{{{charts}}}}}'
+
+
+def small(make: Callable[[RunData], Any], run: RunData) -> Any:
+    """A chart of the report in half its width; its strips are named by the caption here."""
+    figure = make(run)
+    for axis in figure.select_xaxes():
+        if axis.title.text in ("cluster", "planted"):
+            axis.title.text = ""
+    return figure.update_layout(height=min(figure.layout.height, 500))
 
 
 def drawn(make: Callable[[], Any]) -> str:

@@ -160,7 +160,7 @@
   };
   const line = (e) => {
     const made = element("li", "", e.event);
-    const when = element("time", e.time ? new Date(1000 * e.time).toLocaleTimeString() : "");
+    const when = element("time", e.time ? new Date(1000 * e.time).toLocaleTimeString([], { hourCycle: "h23" }) : "");
     made.append(when, element("span", e.event), element("span", words(e)));
     return made;
   };
