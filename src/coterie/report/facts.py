@@ -90,9 +90,7 @@ def number(value: float, shown: str) -> Cell:
 
 def entry(run: RunData) -> Entry | None:
     """The method's row of METHODS."""
-    return METHODS.get(run.method) or next(
-        (e for e in METHODS.values() if e.cls == run.method), None
-    )
+    return METHODS.get(run.method)
 
 
 def versions(run: RunData) -> list[tuple[str, str]]:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from coterie.errors import CheckpointError
 from coterie.history import Row, from_csv
+from coterie.methods import METHODS
 from coterie.records import expect_run
 
 if TYPE_CHECKING:
@@ -92,8 +93,9 @@ class RunData:
 
     @property
     def method(self) -> str:
-        """The method's name as in METHODS, or its class."""
-        return str(self.config.get("method", self.summary.get("method", "run"))).split("(")[0]
+        """The method's name as in METHODS, or its class if it is not there."""
+        found = str(self.config.get("method", self.summary.get("method", "run"))).split("(")[0]
+        return next((m.name for m in METHODS.values() if m.cls == found), found)
 
     @cached_property
     def config(self) -> Mapping[str, Any]:

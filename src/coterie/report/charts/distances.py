@@ -166,12 +166,18 @@ def blocks(D: Floats, parts: list[Ints]) -> Floats:
 
 
 def spread_out(D: Floats) -> tuple[Floats, float]:
-    """(n, 2) classical multidimensional scaling, and the share of the variance it keeps."""
-    n = len(D)
-    J = np.eye(n) - 1 / n
-    values, vectors = np.linalg.eigh(-J @ D**2 @ J / 2)
-    top = np.maximum(values[::-1][:2], 0)
-    V = vectors[:, ::-1][:, :2]
+    """(n, 2) classical multidimensional scaling, and the share of the variance it keeps.
+
+    >>> points, kept = spread_out(np.array([[0.0, 3, 4], [3, 0, 5], [4, 5, 0]]))
+    >>> round(float(np.linalg.norm(points[1] - points[2])), 6), round(kept, 6)
+    (5.0, 1.0)
+    """
+    from scipy.linalg import eigh
+
+    n, S = len(D), D**2
+    B = -(S - S.mean(0) - S.mean(1)[:, None] + S.mean()) / 2
+    values, V = eigh(B, subset_by_index=(n - 2, n - 1))  # in increasing order
+    top, V = np.maximum(values[::-1], 0), V[:, ::-1]
     V = V * np.sign(V[np.abs(V).argmax(0), [0, 1]])  # eigenvectors have no sign of their own
-    total = np.maximum(values, 0).sum()
-    return V * np.sqrt(top), float(top.sum() / total) if total > 0 else 0.0
+    total = float(np.trace(B))
+    return V * np.sqrt(top), min(1.0, float(top.sum()) / total) if total > 0 else 0.0

@@ -87,8 +87,12 @@ def binned(order: Ints, held: Ints) -> list[Ints]:
     """The rows of the map: a client each, or neighbours of one cluster together."""
     if len(order) <= ROWS:
         return [order[i : i + 1] for i in range(len(order))]
+    clusters = np.unique(held).tolist()
+    room = ROWS - len(clusters)  # every cluster has a row at least
+    if room < 0:
+        return np.array_split(order, ROWS)
     rows: list[Ints] = []
-    for cluster in np.unique(held).tolist():
+    for cluster in clusters:
         mine = order[held[order] == cluster]
-        rows += np.array_split(mine, max(1, round(ROWS * len(mine) / len(order))))
+        rows += np.array_split(mine, min(len(mine), 1 + room * len(mine) // len(order)))
     return rows
