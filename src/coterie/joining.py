@@ -146,6 +146,8 @@ def measured(
     """A row for each newcomer."""
     placed = place(result, newcomers, epochs)
     kind = majority(result)
+    trained = result.population.at(result.state.round).group
+    there = set() if trained is None else set(trained.tolist())
     rows = []
     for i, client in enumerate(newcomers):
         group = None if groups is None else int(groups[i])
@@ -156,7 +158,7 @@ def measured(
                 client.name,
                 group,
                 cluster,
-                None if group is None or likely is None else group == likely,
+                group == likely if group in there and likely is not None else None,
                 shots,
                 len(client),
                 epochs,

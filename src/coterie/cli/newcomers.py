@@ -85,7 +85,7 @@ def several(text: str) -> list[int]:
 
 def table(found: Joined) -> str:
     """A row for each number of samples: accuracy epoch by epoch, assignment, bytes."""
-    head = ["samples", *(f"{e} epochs" for e in range(found.epochs + 1))]
+    head = ["samples", *(f"{e} epoch{'s' * (e != 1)}" for e in range(found.epochs + 1))]
     rows = []
     for shots in found.shots:
         up, down = found.cost(shots)
@@ -105,7 +105,8 @@ def table(found: Joined) -> str:
 def sentence(found: Joined, trained: int) -> str:
     """Who joined whom."""
     many = len(found.newcomers)
+    who = f"{many} newcomers join" if many > 1 else "1 newcomer joins"
     return (
-        f"{many} newcomers join {trained} clients: mean accuracy of their own test sets; what was "
-        "sent placed one newcomer, adaptation sends nothing"
+        f"{who} {trained} clients: mean accuracy of their own test sets; what was sent placed one "
+        "newcomer, adaptation sends nothing"
     )
