@@ -25,7 +25,8 @@ class Running:
     """One contestant at work on one workload."""
 
     def __init__(self, entry: Entry, workload: Workload, *options: str) -> None:
-        self.entry, self.name = entry, f"{entry.name}-{workload.name}"
+        # Two comparisons may run at once.
+        self.entry, self.name = entry, f"{entry.name}-{workload.name}-{os.getpid()}"
         HOME.mkdir(exist_ok=True)
         self.log = HOME / f"{self.name}.log"
         with self.log.open("w") as log:
@@ -92,7 +93,8 @@ class Running:
             self.process.wait(30)
         with contextlib.suppress(ProcessLookupError):  # and whatever it left behind
             os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+        if self.process.wait() == 0:
+            self.log.unlink(missing_ok=True)
 
 
 def memory(root: int) -> int:
