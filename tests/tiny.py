@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -39,9 +40,15 @@ def clients(n: int = 8, groups: int = 2) -> list[Client]:
     return [client(i, n, groups) for i in range(n)]
 
 
-def federation(n: int = 8, groups: int = 2, kind: type[Serial] = Serial, seed: int = 7) -> Serial:
+def federation(
+    n: int = 8,
+    groups: int = 2,
+    kind: Callable[..., Serial] = Serial,
+    seed: int = 7,
+    people: Sequence[Client] | None = None,
+) -> Serial:
     return kind(
-        clients(n, groups),
+        clients(n, groups) if people is None else people,
         Layout(network()),
         classes=CLASSES,
         seed=seed,

@@ -87,7 +87,7 @@ def open_run(folder: str | Path) -> Result:
         **model_options(config),
     )
     layout = Layout(net, head=config.model.head)
-    fed = engines.build(config.engine.name, clients, layout, config.seed)
+    fed = engines.build("serial", clients, layout, config.seed)
     fed.restore(saved.memories)
     how = method(config)
     history = from_csv(written(path / "metrics.csv", saved.notes["metrics.csv"]))
@@ -138,6 +138,7 @@ def go(config: Config, out: Path, on_event: Listener | None, *, resume: bool = F
             head=config.model.head,
             model_options=model_options(config),
             engine=config.engine.name,
+            workers=config.engine.workers,
             out=out,
             resume=resume,
             settings=settings,

@@ -15,6 +15,7 @@ import coterie
 from coterie import checkpoint, measure, models
 from coterie import engine as engines
 from coterie.data.population import Population
+from coterie.engine.choice import Choice
 from coterie.errors import CheckpointError
 from coterie.history import History
 from coterie.layout import Layout
@@ -51,7 +52,8 @@ def fit(
     model_options: dict[str, Any] | None = None,
     out: str | Path | None = None,
     resume: bool = False,
-    engine: str = "serial",
+    engine: str = "auto",
+    workers: int = 0,
     settings: str | None = None,
     on_event: Listener | None = None,
     **plan: Any,
@@ -69,18 +71,21 @@ def fit(
         seed=address(seed, "model"),
         **(model_options or {}),
     )
-    fed = engines.build(engine, population, Layout(net, head=head), seed)
+    layout = Layout(net, head=head)
+    who = engines.settle(engine, workers, population, layout, method)
     how = Plan(rounds, **plan)
     tell = on_event or (lambda event: None)
     if out is None:
-        return drive(method, population, fed, how, tell)
+        fed = engines.build(who.name, population, layout, seed, who.workers)
+        return drive(method, population, fed, how, tell, engine=str(who))
     text = settings if settings is not None else describe(method, model, seed, how)
     facts = {
         "settings": text,
         "coterie": coterie.__version__,
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
-        "engine": engine,
+        "engine": who.name,
+        "workers": who.workers,
         "population": population.key,
     }
     if resume and checkpoint.rounds(Path(out) / "checkpoints"):
@@ -89,12 +94,17 @@ def fit(
         folder, last = RunFolder.create(Path(out), text, keep=how.keep), None
     with folder:
         if last is None:
-            return drive(method, population, fed, how, tell, folder, None, facts)
+            fed = engines.build(who.name, population, layout, seed, who.workers)
+            return drive(method, population, fed, how, tell, folder, None, facts, str(who))
+        if engine == "auto":  # as it was started, whatever this machine would suggest
+            who = Choice(last.notes["engine"], last.notes["workers"], "as the run was started")
+            facts |= {"engine": who.name, "workers": who.workers}
+        fed = engines.build(who.name, population, layout, seed, who.workers)
         for warning in changes(facts, last.notes):
             folder.event({"event": "warning", "text": warning})
             tell({"event": "warning", "text": warning})
         fed.restore(last.memories)
-        return drive(method, population, fed, how, tell, folder, last.state, facts)
+        return drive(method, population, fed, how, tell, folder, last.state, facts, str(who))
 
 
 def drive(
@@ -106,6 +116,7 @@ def drive(
     folder: RunFolder | None = None,
     saved: State | None = None,
     facts: dict[str, Any] | None = None,
+    engine: str = "",
 ) -> Result:
     """The loop of `run`, with what happens between its rounds: measure, record, save, tell."""
 
@@ -125,9 +136,10 @@ def drive(
             "clients": len(names),
             "parameters": fed.layout.size,
             "method": repr(method),
+            "engine": engine,
         }
     )
-    for note in (*population.notes, *peculiar(population)) if saved is None else ():
+    for note in (*population.notes, *peculiar(population), *fed.notes) if saved is None else ():
         say({"event": "warning", "text": note})
     began = clock = time.perf_counter()
     waiting = torch.empty(0, dtype=torch.long)

@@ -214,6 +214,10 @@ class Engine(Federation, Protocol):
         """(n,) the clients' names."""
 
     @property
+    def notes(self) -> Sequence[str]:
+        """What a user should know of how the clients are reached."""
+
+    @property
     def ledger(self) -> list[Asked]:
         """All that was asked since it was last emptied."""
 

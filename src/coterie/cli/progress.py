@@ -35,6 +35,8 @@ def warning(event: Event) -> str:
     """What a person must know of an event, or nothing."""
     if event["event"] == "warning":
         return f"warning {event['text']}"
+    if event["event"] == "start" and event.get("engine"):
+        return f"engine  {event['engine']}"
     if event["event"] == "rejected":
         client = f"client {event['client']}"
         return f"warning round {event['round']}: {client} was left out, {event['why']}"

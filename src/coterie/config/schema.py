@@ -110,7 +110,8 @@ class Newcomers:
 class Engine:
     """Who does the computing."""
 
-    name: str = "serial"  # one client after another: the reference
+    name: str = "auto"  # serial, pool, stacked, or the fastest of them for this experiment
+    workers: Whole = 0  # processes of pool and stacked; 0: as many as there are cores
     threads: Count = 1  # of arithmetic; another number may change the last bits
     deadline: Positive = 600.0  # flower: seconds that clients have to answer a question
     quorum: Share = 0.5  # flower: share of a cohort without which a round is abandoned

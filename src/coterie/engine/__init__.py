@@ -2,32 +2,64 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from coterie.errors import ConfigError
 
 if TYPE_CHECKING:
     from coterie.data.population import Population
+    from coterie.engine.choice import Choice
     from coterie.layout import Layout
-    from coterie.types import Engine
+    from coterie.types import Engine, Method
 
-ENGINES = {"serial": "one client after another, in this process: the reference"}
+ENGINES = {
+    "auto": "the fastest of the next three for the model, the data and the cores at hand",
+    "serial": "one client after another, in this process: the reference",
+    "pool": "one client after another in each of several processes: the same bits as serial",
+    "stacked": "clients side by side in one set of operations, in one process or several",
+    "flower": "clients on machines of their own: coterie serve and coterie join",
+}
 
 
-def build(name: str, population: Population, layout: Layout, seed: int) -> Engine:
-    """The engine of this name over a population of clients."""
-    if name == "serial":
-        from coterie.engine.serial import Serial
-
-        return Serial(
-            population,
-            layout,
-            classes=population.classes,
-            seed=seed,
-            sizes=population.sizes,
-            names=population.names,
-            public=population.public,
+def build(name: str, population: Population, layout: Layout, seed: int, workers: int = 1) -> Engine:
+    """The engine of this name over a population of clients, in so many processes."""
+    if name not in ENGINES or name == "auto":
+        known = ", ".join(n for n in ENGINES if n != "auto")
+        raise ConfigError(f"unknown engine {name!r}", code="C042", fix=f"use one of {known}")
+    if name == "flower":
+        raise ConfigError(
+            "clients of the flower engine are other machines",
+            code="C050",
+            fix="coterie serve FILE starts a server, coterie join SERVER --data PATH joins it",
         )
-    raise ConfigError(
-        f"unknown engine {name!r}", code="C042", fix=f"use one of {', '.join(ENGINES)}"
+    from coterie.engine.serial import Serial
+    from coterie.engine.stacked.engine import Stacked
+
+    kind = partial(Stacked, workers=workers) if name == "stacked" else Serial
+    inner = kind(
+        population,
+        layout,
+        classes=population.classes,
+        seed=seed,
+        sizes=population.sizes,
+        names=population.names,
+        public=population.public,
     )
+    if name == "pool" or (name == "stacked" and workers > 1):
+        from coterie.engine.pool import Pool
+
+        return Pool(inner, workers)
+    return inner
+
+
+def settle(
+    name: str, workers: int, population: Population, layout: Layout, method: Method
+) -> Choice:
+    """The engine that is meant: `auto` becomes one of the others, no workers as many as cores."""
+    from coterie.engine.choice import Choice, choose, cores
+
+    if name == "auto":
+        return choose(layout, method, population.sizes, population.shape, workers or cores())
+    several = name in ("pool", "stacked")
+    return Choice(name, (workers or cores()) if several else 1, "as asked")

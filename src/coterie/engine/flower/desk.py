@@ -43,6 +43,7 @@ class Pending:
 
     ids: set[str] = field(default_factory=set)  # messages it may answer: any one will do
     there: bool = False  # whether one of them is with a client that is there
+    since: str = ""  # when that client came, as the grid tells
     tries: int = 0
 
 
@@ -68,13 +69,13 @@ class Desk:
         self.strangers: set[int] = set()  # nodes that were not let in
         self.told: set[tuple[int, str]] = set()
         self.late: dict[str, str] = {}  # message id -> whose answer is not wanted any more
-        self.online: frozenset[int] = frozenset()
+        self.online: dict[int, str] = {}  # node -> when it came
 
-    def look(self) -> frozenset[int]:
+    def look(self) -> None:
         """Who is there now; whoever is new is asked for its name."""
-        self.online = frozenset(self.grid.get_node_ids())
+        self.online = {n.node_id: n.last_activated_at for n in self.grid.get_nodes()}
         known = {g.node for g in self.guests.values()} | set(self.greeted.values())
-        new = sorted(self.online - known - self.strangers)
+        new = sorted(self.online.keys() - known - self.strangers)
         hello = RecordDict({"hello": ConfigRecord({"setup": self.setup})})
         letters = [Message(hello, dst_node_id=n, message_type=messages.HELLO) for n in new]
         if letters:
@@ -84,7 +85,6 @@ class Desk:
         for key, node in list(self.greeted.items()):
             if node not in self.online:
                 del self.greeted[key]  # it is asked again when it is back
-        return self.online
 
     def welcome(self, message: Message, node: int) -> None:
         """Let in who introduces itself properly; a name belongs to one node at a time."""
@@ -154,9 +154,12 @@ class Desk:
             for name, pending in waiting.items():
                 if not self.here(name):
                     pending.there = False
-                elif not pending.there and pending.tries < TRIES:
+                    continue
+                node = self.guests[name].node
+                if pending.since != self.online[node]:  # it went and came back in between
+                    pending.there, pending.since = False, self.online[node]
+                if not pending.there and pending.tries < TRIES:
                     pending.tries += 1
-                    node = self.guests[name].node
                     for key in self.grid.push_messages([letters[name](node)]):
                         if key:
                             pending.ids.add(key)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import Any, Self, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -32,22 +32,18 @@ class Stacked(Serial):
     `Serial` does it, and `notes` says so.
     """
 
-    layers: list[Layer] | None = None
-    workers = 1  # how many of it there are, so that each gets its share of a cohort
-
-    @classmethod
-    def over(cls, serial: Serial, workers: int = 1) -> Self:
-        """The clients of a serial engine, trained side by side."""
-        self = cls.__new__(cls)
-        vars(self).update(vars(serial))
-        self.workers = workers
+    def __init__(
+        self, clients: Sequence[Client], layout: Layout, *, workers: int = 1, **how: Any
+    ) -> None:
+        super().__init__(clients, layout, **how)
+        self.workers = workers  # how many of it there are, so that each gets its share of a cohort
+        self.layers: list[Layer] | None = None
         try:
-            self.layers = chain(self.layout)
-            agree(self.layers, self.layout, self.population[0].x[:4])
+            layers = chain(layout)
+            agree(layers, layout, clients[0].x[:4])
+            self.layers = layers
         except CrookedError as why:
-            self.layers = None
-            self.notes = (*self.notes, f"clients train one after another, not stacked: {why}")
-        return self
+            self.notes = (f"clients train one after another, not stacked: {why}",)
 
     def portions(self, question: Question) -> list[list[int]]:
         """As many stacks as there are workers, or a multiple; for tests, the clients of a model."""

@@ -1,0 +1,103 @@
+"""Every method on every engine: what the serial one gives, to the bit or within rounding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from coterie import checkpoint
+from coterie.engine.pool import Pool
+from coterie.engine.serial import Serial
+from coterie.engine.stacked.engine import Stacked
+from coterie.loop import evaluate, run
+from coterie.types import State
+from tests.test_contract import ALL, ROUNDS, last, measured, memory_equal, method
+from tests.tiny import clients, federation, same
+
+ODD = ["one client", "identical clients", "one sample", "one class"]
+
+
+def in_processes(kind: Callable[..., Serial], *args: Any, **how: Any) -> Pool:
+    return Pool(kind(*args, **how), 2)
+
+
+ENGINES: dict[str, Callable[..., Serial]] = {
+    "pool": partial(in_processes, Serial),
+    "stacked": Stacked,
+    "stacked in processes": partial(in_processes, partial(Stacked, workers=2)),
+}
+ENGINE = pytest.mark.parametrize("engine", list(ENGINES))
+
+
+@contextmanager
+def world(engine: str, people: list[Any] | None = None) -> Iterator[Any]:
+    """The tiny federation on an engine; worker processes end with it."""
+    kind: Any = ENGINES[engine]
+    fed: Any = federation(kind=kind) if people is None else federation(kind=kind, people=people)
+    yield fed
+    if isinstance(fed, Pool):
+        fed.close()
+
+
+def close(a: State, b: State) -> None:
+    """Within rounding: a few steps in another order of sums."""
+    assert torch.equal(a.assign, b.assign)
+    torch.testing.assert_close(a.models, b.models, rtol=1e-4, atol=1e-5)
+
+
+@ENGINE
+@ALL
+def test_an_engine_gives_what_serial_gives(name: str, engine: str) -> None:
+    truth = federation()
+    with world(engine) as fed:
+        for a, b in zip(
+            run(method(name), truth, ROUNDS), run(method(name), fed, ROUNDS), strict=True
+        ):
+            assert same(a, b) if engine == "pool" else close(a, b) is None
+        assert fed.memory.keys() == truth.memory.keys()
+        assert engine != "pool" or memory_equal(fed, truth)
+        said, meant = (evaluate(method(name), s, f) for s, f in ((b, fed), (a, truth)))
+        torch.testing.assert_close(said.loss, meant.loss, rtol=1e-4, atol=1e-5)
+        assert [sum(e.up.tolist()) for e in fed.ledger] == [
+            sum(e.up.tolist()) for e in truth.ledger
+        ]
+
+
+@ENGINE
+@ALL
+def test_resume_on_an_engine_gives_the_same_bits(name: str, engine: str, tmp_path: Path) -> None:
+    with world(engine) as fed, world(engine) as again:
+        for state in run(method(name), fed, ROUNDS):
+            evaluate(method(name), state, fed)
+            checkpoint.save(tmp_path, state, fed.memories(), {}, keep=ROUNDS + 1)
+        middle = checkpoint.load(checkpoint.rounds(tmp_path)[ROUNDS // 2])
+        again.restore(middle.memories)
+        assert same(last(run(method(name), again, ROUNDS, middle.state)), state)
+        assert memory_equal(again, fed)
+
+
+@pytest.mark.parametrize("engine", ["stacked"])
+@pytest.mark.parametrize("case", ODD)
+@ALL
+def test_odd_clients_on_an_engine(name: str, case: str, engine: str) -> None:
+    people = clients(8)
+    match case:
+        case "one client":
+            people = people[:1]
+        case "identical clients":
+            people = [replace(people[3], name=str(i)) for i in range(5)]
+        case "one sample":
+            people[2] = replace(people[2], x=people[2].x[:1], y=people[2].y[:1])
+        case "one class":
+            people[2] = replace(people[2], y=torch.zeros_like(people[2].y))
+    with world(engine, people) as fed:
+        end = last(measured(method(name, fraction=1.0), fed, ROUNDS))
+        assert torch.isfinite(end.models).all()
+        assert end.placed.tolist() == fed.clients.tolist()
