@@ -48,6 +48,8 @@ def feed(
     widest = max(len(i) for plan in plans for i in plan)
     index = torch.full((len(plans), steps, widest), -1)
     for j, plan in enumerate(plans):
+        if not plan:
+            continue  # no epochs for this client
         table = pad_sequence(list(plan), batch_first=True, padding_value=-1 - offsets[j])
         index[j, : len(plan), : table.shape[1]] = table + offsets[j]
     valid = index >= 0
