@@ -13,6 +13,7 @@ from torch.nn.functional import cross_entropy
 from coterie.affinity import importance
 from coterie.bounds import Count, Part
 from coterie.client import Client
+from coterie.course import Course, Paced, logits
 from coterie.distance import basis, trajectory
 from coterie.layout import Layout
 from coterie.types import Receives, Reply, Task
@@ -112,7 +113,7 @@ class Sparsity(Task):
 
 
 @dataclass(frozen=True)
-class Losses(Task):
+class Losses(Paced):
     """The mean loss of each model on the client's training data: (k,).
 
     With `heads`, the models differ in their heads alone, and the rest is sent once, as `body`.
@@ -126,35 +127,36 @@ class Losses(Task):
         """Every model, or every head."""
         return "head" if self.heads else "all"
 
-    def __call__(
+    def course(
         self,
         client: Client,
         models: Tensor,
         sent: Mapping[str, Tensor],
         layout: Layout,
         rng: torch.Generator,
-    ) -> Reply:
+    ) -> Course[Reply]:
         """A forward pass through each."""
-        return Reply(sample_losses(whole(models, sent, layout), client, layout).mean(0))
+        losses = yield from sample_losses(whole(models, sent, layout), client)
+        return Reply(losses.mean(0))
 
 
 @dataclass(frozen=True)
-class Importance(Task):
+class Importance(Paced):
     """The share of the client's samples that each model fits best, never below `floor`: (k,)."""
 
     receives: ClassVar[Receives] = "all"
     floor: Part = 1e-4  # what every model gets at least
 
-    def __call__(
+    def course(
         self,
         client: Client,
         models: Tensor,
         sent: Mapping[str, Tensor],
         layout: Layout,
         rng: torch.Generator,
-    ) -> Reply:
+    ) -> Course[Reply]:
         """A forward pass through each."""
-        losses = sample_losses(models, client, layout)
+        losses = yield from sample_losses(models, client)
         return Reply(importance(losses, self.floor).to(models.dtype))
 
 
@@ -168,14 +170,15 @@ def whole(models: Tensor, sent: Mapping[str, Tensor], layout: Layout) -> Tensor:
     return rows
 
 
-def sample_losses(models: Tensor, client: Client, layout: Layout) -> Tensor:
+def sample_losses(models: Tensor, client: Client) -> Course[Tensor]:
     """(samples, k) the loss of each model on each of the client's training samples.
 
     A loss that is no number is a very large one: nobody chooses such a model.
     """
-    each = [
-        cross_entropy(layout.predict(row, client.x), client.y, reduction="none") for row in models
-    ]
+    each = []
+    for row in models:
+        said = yield from logits(row, client.x)
+        each.append(cross_entropy(said, client.y, reduction="none"))
     return torch.stack(each, 1).nan_to_num(nan=1e20, posinf=1e20)
 
 

@@ -44,7 +44,7 @@ class Choose(Paced):
     ) -> Course[Reply]:
         """Choose by training loss, the first among equals; then train."""
         rows = whole(models, sent, layout)
-        choice = sample_losses(rows, client, layout).mean(0).argmin()
+        choice = (yield from sample_losses(rows, client)).mean(0).argmin()
         w, _ = yield from self.solver.trained(client, rows[choice], rng)
         return Reply(w, {"choice": choice})
 
