@@ -55,7 +55,10 @@ def test_the_method_shown_is_the_one_of_the_example() -> None:
     assert len(shown.splitlines()) <= 60
 
 
-@pytest.mark.parametrize("name", ["partitions.md", "own-data.md", "own-model.md", "trackers.md"])
+@pytest.mark.parametrize(
+    "name",
+    ["partitions.md", "own-data.md", "own-model.md", "compare.md", "newcomers.md", "trackers.md"],
+)
 def test_python_of_the_documentation_runs(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
