@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
 import pytest
+import safetensors.torch
 import torch
 
 from coterie import checkpoint
@@ -96,3 +98,21 @@ def test_what_a_crash_left_is_swept_away(tmp_path: Path) -> None:
     (tmp_path / ".000004.tmp" / "state.safetensors").write_bytes(b"half")
     checkpoint.sweep(tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["000003"]
+
+
+def test_the_pieces_of_a_checkpoint_are_a_file_of_safetensors() -> None:
+    tensors = {
+        "models": torch.randn(3, 4),
+        "assign": torch.tensor([0, -1, 2]),
+        "report_é": torch.tensor(0.5, dtype=torch.float64),
+        "turned": torch.arange(6.0).view(2, 3).T,
+        "none": torch.empty(0, 5),
+        "yes": torch.tensor([True, False, True]),
+        "small": torch.tensor([1.5], dtype=torch.bfloat16),
+    }
+    data = b"".join(checkpoint.pieces(tensors))
+    loaded = safetensors.torch.load(data)
+    assert loaded.keys() == tensors.keys()
+    assert all(torch.equal(loaded[name], t) for name, t in tensors.items())
+    assert data == safetensors.torch.save({k: t.contiguous() for k, t in tensors.items()})
+    assert checkpoint.digest(checkpoint.pieces(tensors)) == hashlib.sha256(data).hexdigest()

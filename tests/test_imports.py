@@ -11,7 +11,7 @@ import pytest
 
 SRC = Path(__file__).parents[1] / "src" / "coterie"
 EVERYBODY = {"types", "layout", "mount", "rng", "errors", "bounds"}
-VOCABULARY = {"distance", "grouping", "voting", "affinity", "mixing", "checks", "drift"}
+VOCABULARY = {"distance", "grouping", "voting", "affinity", "mixing", "checks", "drift", "rows"}
 TASKS = {"client", "course", "solver", "signature", "score", "variants"}
 MAY: dict[str, set[str]] = {
     **{name: EVERYBODY | {"client"} for name in EVERYBODY},

@@ -91,10 +91,9 @@ def complementarity_range(counts: Tensor) -> Tensor:
     """
     _counts(counts)
     low, high = torch.inf, -torch.inf
-    for who in torch.arange(len(counts)).split(1024):
-        c = _complements(counts[who], counts)
-        c[torch.arange(len(who)), who] = torch.nan
-        known = c[~c.isnan()]
+    for i in range(0, len(counts), 128):  # small enough for a cache
+        c = _complements(counts[i : i + 128], counts[i:]).fill_diagonal_(torch.nan)
+        known = c[~c.isnan()]  # each pair once: it is the same both ways
         if len(known):
             low, high = min(low, float(known.min())), max(high, float(known.max()))
     return torch.tensor([low, high], dtype=torch.float64)

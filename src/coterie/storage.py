@@ -6,7 +6,7 @@ import contextlib
 import errno
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from coterie.errors import StorageError
@@ -38,10 +38,11 @@ def make_folder(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
 
 
-def write_file(path: Path, data: bytes) -> None:
-    """A file that is whole on disk when this returns."""
-    with speaking(path, len(data)), open(path, "wb") as file:
-        file.write(data)
+def write_file(path: Path, data: bytes | Sequence[bytes | memoryview]) -> None:
+    """A file that is whole on disk when this returns; given in pieces, it is never copied."""
+    pieces = [data] if isinstance(data, bytes) else data
+    with speaking(path, sum(map(len, pieces))), open(path, "wb") as file:
+        file.writelines(pieces)
         file.flush()
         os.fsync(file.fileno())
 

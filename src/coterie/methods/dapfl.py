@@ -25,6 +25,7 @@ from coterie.affinity import (
 from coterie.bounds import NonNegative, Positive, Share
 from coterie.distance import squared_l2
 from coterie.mixing import average, mix
+from coterie.rows import put, repeated, stacked
 from coterie.score import Score
 from coterie.signature import Histogram
 from coterie.solver import Solver
@@ -71,7 +72,7 @@ class DAPFL:
         C = self.affinity(state, rows)  # (m, m)
         anchor = mix(self.weights(C, w, fed.sizes[cohort]), w)  # w_i^g
         new = fed.ask(cohort, self.local, state, anchor=anchor)
-        return state.hold(state.models.index_copy(0, state.assign[new.clients], new.values))
+        return state.hold(put(state.models, state.assign[new.clients], new.values))
 
     def affinity(self, state: State, rows: Tensor) -> Tensor:
         """(m, m) of the clients that hold these rows, on the scale of all (Eq. 5, 6)."""
@@ -98,15 +99,15 @@ class DAPFL:
         if not m:
             return state
         counts = torch.cat([state.memory.get("counts", s.values[:0]), s.values])  # (k + m, classes)
-        start = fed.layout.initial.repeat(m, 1)
+        start = repeated(fed.layout.initial, m)
         if k:
             C = affinity(counts, self.norm)[k:, :k]
             to = torch.where(C.sum(1, keepdim=True) > 0, C, 1.0)  # or to everybody
             start = mix(to / to.sum(1, keepdim=True), state.models)
         rows = torch.arange(k, k + m)
-        state = replace(state, models=torch.cat([state.models, start])).reassign(s.clients, rows)
+        state = replace(state, models=stacked(state.models, start)).reassign(s.clients, rows)
         state = state.hold(counts=counts, range=complementarity_range(counts))
         if not k:
             return state
         new = fed.ask(s.clients, self.local, state, start=start, anchor=start)
-        return state.hold(state.models.index_copy(0, state.assign[new.clients], new.values))
+        return state.hold(put(state.models, state.assign[new.clients], new.values))

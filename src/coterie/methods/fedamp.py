@@ -17,6 +17,7 @@ from coterie.affinity import attention, attention_rate, heuristic_attention
 from coterie.bounds import NonNegative, Part, Positive, Share
 from coterie.distance import cosine, squared_l2
 from coterie.mixing import mix, uniform
+from coterie.rows import put, repeated, stacked
 from coterie.score import Score
 from coterie.solver import Solver
 from coterie.types import Federation, State
@@ -44,7 +45,7 @@ class FedAMP:
 
     def init(self, fed: Federation) -> State:
         """Everybody starts from the same model."""
-        return State.personal(fed.layout.initial, len(fed.clients))
+        return State(repeated(fed.layout.initial, len(fed.clients)), fed.clients)
 
     def round(self, state: State, fed: Federation) -> State:
         """u_i = sum_j xi_ij w_j; then w_i = argmin F_i(w) + lam/(2 alpha_k) |w - u_i|^2."""
@@ -57,7 +58,7 @@ class FedAMP:
         task = replace(self.solver, prox=pull, continues=True)
         send = {"anchor": u} if self.start == "own" else {"start": u}
         w = fed.ask(cohort, task, state, **send)
-        return state.hold(state.models.index_copy(0, state.assign[w.clients], w.values))
+        return state.hold(put(state.models, state.assign[w.clients], w.values))
 
     def attention(self, w: Tensor) -> tuple[Tensor, float]:
         """xi (k, k), and the alpha_k that leaves no xi_ii below zero."""
@@ -73,7 +74,7 @@ class FedAMP:
         lodged = State.shared(mean[0], len(fed.clients))
         w = fed.ask(new, replace(self.solver, continues=True), lodged, start=mean)
         rows = torch.arange(state.k, state.k + len(w.clients))
-        return state.hold(torch.cat([state.models, w.values])).reassign(w.clients, rows)
+        return state.hold(stacked(state.models, w.values)).reassign(w.clients, rows)
 
 
 @dataclass(frozen=True)
