@@ -105,3 +105,16 @@ def test_tables_sort_on_a_click(tmp_path: Path) -> None:
             values = [float(v) for v in cells.evaluate_all("c => c.map(x => x.dataset.v)")]
             assert values == sorted(values, reverse=order)
             assert len(values) == 8
+
+
+def test_figures_are_written_as_files(tmp_path: Path) -> None:
+    pytest.importorskip("kaleido")
+    from coterie.report.figures import figures, write_figures
+
+    reported.trained(FedClust(SOLVER, warmup_epochs=2), tmp_path / "run", rounds=1)
+    names = [name for name, _ in figures(tmp_path / "run")]
+    files = write_figures(tmp_path / "run", tmp_path / "out", ["svg", "pdf"])
+    assert {f.name for f in files} == {f"{n}.{kind}" for n in names for kind in ("svg", "pdf")}
+    for file in files:
+        begin = file.read_bytes()[:5]
+        assert begin == (b"%PDF-" if file.suffix == ".pdf" else b"<svg "), file.name

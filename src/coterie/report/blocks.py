@@ -30,7 +30,7 @@ BLOCKS = (
         "Who gains, who loses",
         "A row is a client: the hollow marks are what it would have otherwise, the filled one is "
         "what this run gives it, so a filled mark to the left of a hollow one is a client that "
-        "loses.",
+        "loses. Many clients are drawn as points in order of their gain.",
         (("gains", "Accuracy of each client"),),
     ),
     Block(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -159,11 +160,16 @@ def again(found: Comparison) -> Section:
     names = [re.split(r"[:\[( ]", label)[0] for label in labels(found)]
     cited = dict.fromkeys(facts.bibtex(METHODS.get(name)) for name in names)
     entries = dict.fromkeys(entry for bib in cited for entry in bib.split("\n\n"))
+    seeds = ",".join(map(str, found.seeds)) + "," * (len(found.seeds) == 1)
+    command = shlex.join(["coterie", "compare", "--methods", ",".join(found.methods)])
+    command += f" --seeds {seeds} --out {shlex.quote(str(found.folder))}"
+    if found.asked.get("started_from") == "python":
+        command = "coterie.compare(...)  # it was run from Python"
     folders = "\n".join(
         f"{cell.folder.name}  {'done' if cell.done else 'not done'}" for cell in found.cells
     )
     texts = (
-        ("Command", f"coterie compare ... --out {found.folder}"),
+        ("Command (settings as in compare.toml)", command),
         ("Runs", folders),
         ("What was asked (compare.toml)", text),
         ("Citation (BibTeX)", "\n\n".join(entries)),

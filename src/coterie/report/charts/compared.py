@@ -183,7 +183,7 @@ def wins(found: Comparison) -> Any:
     )
     shown = (
         ("first is better", [p.clients.wins for p in pairs], "#2a7f9e"),
-        ("equal", [p.clients.ties for p in pairs], "rgba(138,147,163,0.45)"),
+        ("equal", [p.clients.ties for p in pairs], "#7d8694"),
         ("second is better", [p.clients.losses for p in pairs], "#c47b2b"),
     )
     for name, values, shade in shown:
@@ -195,6 +195,7 @@ def wins(found: Comparison) -> Any:
             text=[f"{v:,}" if v else "" for v in values],
             textposition="inside",
             insidetextanchor="middle",
+            textfont={"color": "#ffffff"},
             marker={"color": shade, "line": {"width": 0}},
             hovertemplate="%{y}: %{x}",
         )

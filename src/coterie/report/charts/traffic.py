@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from coterie.report.charts.style import QUIET, Absent, figure
+from coterie.report.charts.style import Absent, figure
 from coterie.report.reading import RunData
 
 
@@ -35,14 +35,15 @@ def traffic(run: RunData) -> Any:
         name="mean accuracy",
         hovertemplate="round %{customdata}: %{y:.1%} after %{x:.3s}B<extra></extra>",
     )
-    for name, values, shade in (("down, to clients", down, 0.45), ("up, from clients", up, 0.9)):
+    shades = (("down, to clients", down, "#b3bac6"), ("up, from clients", up, "#6b7688"))
+    for name, values, shade in shades:
         drawn.add_bar(
             x=run.rounds.tolist(),
             y=values.tolist(),
             name=name,
             xaxis="x2",
             yaxis="y2",
-            marker={"color": QUIET, "opacity": shade, "line": {"width": 0}},
+            marker={"color": shade, "line": {"width": 0}},
             hovertemplate="round %{x}: %{y:.3s}B",
         )
     return drawn
