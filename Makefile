@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo install test check format docs planted bench clean
+.PHONY: demo install test test-federation check format docs planted bench clean
 
 demo: .venv/core  ## create the environment and see a federation train
 	$(BIN)/coterie demo
@@ -13,6 +13,9 @@ install: .venv/dev  ## the development environment
 test: install  ## every test
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 	$(BIN)/python -m tests.golden
+
+test-federation: install  ## real servers and clients on this machine (about 20 minutes)
+	$(BIN)/python -m pytest -m federation tests/flower
 
 check: install  ## formatting, lint, types and the fast tests
 	$(BIN)/ruff format --check .

@@ -224,11 +224,6 @@ OWN = {
         "out.",
         "`coterie certs DIR` makes new ones; copy the folders it names to the machines it names.",
     ),
-    "A003": Code(
-        "a server that would be open to everybody",
-        "Without TLS, whoever can reach the server can read and change what crosses, and take part.",
-        "Make certificates with `coterie certs DIR` and give --certs; or stay on 127.0.0.1.",
-    ),
     "Q001": Code(
         "a round that too few clients answered",
         "A question has engine.deadline seconds; with fewer answers than engine.quorum of those "
@@ -251,6 +246,11 @@ OWN = {
         "All clients must have samples of one shape and one set of classes, and the experiment "
         "must name a network that all of them have.",
         "Look at the clients that the message names.",
+    ),
+    "C053": Code(
+        "a server that would be open to everybody",
+        "Without TLS, whoever can reach the server can read and change what crosses, and take part.",
+        "Make certificates with `coterie certs DIR` and give --certs; or stay on 127.0.0.1.",
     ),
     "C052": Code(
         "a program that is not installed or does not start",

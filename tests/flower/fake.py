@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from flwr.app import Context, Error, Message, RecordDict
+from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
@@ -53,6 +54,7 @@ class FakeGrid(Grid):
             setattr(TaskIdentity, name, 1)
         self.owners, self.state, self.clock = dict(enumerate(owners, 100)), state, clock
         self.online = set(self.owners)
+        self.came: dict[int, str] = {}
         self.fault: Callable[[str, Message], Any] = lambda name, message: None
         self.replies: dict[str, list[Message]] = {}
         self.late: list[tuple[str, Message]] = []
@@ -73,6 +75,9 @@ class FakeGrid(Grid):
 
     def get_node_ids(self) -> Iterable[int]:
         return sorted(self.online)
+
+    def get_nodes(self) -> Iterable[NodeInfo]:
+        return [NodeInfo(node_id=n, last_activated_at=self.came.get(n)) for n in self.online]
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         return [self.push(message) for message in messages]

@@ -116,6 +116,19 @@ def test_a_node_that_dies_over_a_message_is_asked_again_when_it_is_back(tmp_path
     assert "code 5" in rig.said("unreached")[0]["why"]
 
 
+def test_a_node_that_went_and_came_back_unseen_is_asked_again(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, terms=Terms(deadline=60, quorum=1.0))
+    rig.grid.fault = lambda name, message: "lost" if name == "2" else None
+
+    def wake() -> None:
+        rig.grid.came[102] = "later"
+        rig.grid.fault = lambda name, message: None
+
+    rig.time.wake = wake
+    assert len(rig.fed.at(0).ask(rig.fed.clients, SOLVER, everybody(rig)).clients) == 8
+    assert rig.time.time < 10
+
+
 def test_a_late_answer_is_dropped_and_told(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     view = rig.fed.at(0)

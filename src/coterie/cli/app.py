@@ -8,17 +8,20 @@ import typer
 
 from coterie import __version__
 from coterie.cli import (
+    certs,
     compare,
     data,
     demo,
     doctor,
     files,
     inspect,
+    join,
     lists,
     live,
     newcomers,
     place,
     report,
+    serve,
     train,
 )
 
@@ -64,6 +67,9 @@ for command in (
     place.place,
     report.report,
     live.live,
+    certs.certs,
+    serve.serve,
+    join.join,
     lists.methods,
     lists.models,
     lists.datasets,

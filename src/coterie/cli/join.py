@@ -1,0 +1,84 @@
+"""join: a client of a real federation."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from coterie.cli import say
+from coterie.errors import ConfigError
+
+HOME = Path("~/.local/share/coterie/clients")
+
+
+def join(
+    server: Annotated[str, typer.Argument(help="The server, as host or host:port.")],
+    data: Annotated[str, typer.Option(help="This client's data: a name, file or folder.")],
+    certs: Annotated[
+        Path | None, typer.Option(help="This client's folder of `coterie certs`.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="This client's name; with --certs it is known.")
+    ] = None,
+    state: Annotated[
+        Path | None, typer.Option(help="Where it keeps what is private: its own models.")
+    ] = None,
+    client: Annotated[
+        int | None, typer.Option(help="Be this client of a partition, to try things out.")
+    ] = None,
+    partition_from: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="With --client: whose partition.")
+    ] = None,
+    trust: Annotated[
+        list[str] | None,
+        typer.Option(metavar="MODULE", help="Installed code of yours that the server may name."),
+    ] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Without TLS and keys; this machine only.")
+    ] = False,
+    leave_after: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Leave when nothing came for so long.")
+    ] = None,
+) -> None:
+    """Take part in a federation with data that stay here.
+
+    It answers until it is stopped (Ctrl-C), and comes back by itself after the server was away.
+    """
+    if certs is None and not insecure:
+        raise ConfigError(
+            "a client needs the key that was made for it",
+            code="C053",
+            fix="give --certs with the folder from the federation's server; --insecure tries it "
+            "without, on this machine only",
+        )
+    from coterie import hosts
+    from coterie.engine.flower import serving
+
+    if insecure and not serving.loopback(server.rsplit(":", 1)[0]):
+        raise ConfigError(
+            f"{server} is another machine, and without TLS everybody could read what crosses",
+            code="C053",
+            fix="give --certs with the folder from the federation's server",
+        )
+    for module in trust or []:
+        import_module(module)
+    known = serving.expect(certs / "name").read_text().strip() if certs and not insecure else name
+    if (client is None) != (partition_from is None):
+        raise ConfigError(
+            "--client and --partition-from belong together",
+            code="C001",
+            fix="give both, or none to use all of --data",
+        )
+    host: hosts.Share | hosts.OwnData
+    if client is not None and partition_from is not None:
+        host = hosts.Share(partition_from, client, data)
+    elif known:
+        host = hosts.OwnData(known, data, trust or ())
+    else:
+        raise ConfigError("a client needs a name", code="C001", fix="give --name")
+    home = (state or HOME / host.name).expanduser()
+    say.label("join", f"client {host.name} at {server}; private state in {home}")
+    serving.joining(server, host, home, certs=None if insecure else certs, seconds=leave_after)

@@ -1,0 +1,166 @@
+"""A server and a client as commands: Flower's programs with safe settings, and us beside them."""
+
+from __future__ import annotations
+
+import ipaddress
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from flwr.serverapp import Grid
+
+from coterie import storage
+from coterie.engine.flower import certs as keys
+from coterie.engine.flower import runtime
+from coterie.engine.flower.children import Child, free_port
+from coterie.engine.flower.client import Host, client_app
+from coterie.engine.flower.runtime import Line
+from coterie.errors import AccessError, ConfigError
+
+PORT = 9093
+RETURN = 90.0  # seconds in which a SuperLink must be back, and a client's old process forgotten
+
+
+@dataclass(frozen=True)
+class Stand:
+    """Where and how a server stands. `certs` None: without TLS, which must be meant."""
+
+    certs: Path | None
+    host: str = "127.0.0.1"
+    port: int = PORT
+
+    def check(self) -> None:
+        """Refuse what would be open to everybody, and certificates that are not there."""
+        if self.certs is None and not loopback(self.host):
+            raise ConfigError(
+                f"a server on {self.host} without TLS would be open to everybody",
+                code="C053",
+                why="whoever reaches it could read and change what crosses, and take part",
+                fix="make certificates with coterie certs DIR and give --certs DIR/server",
+            )
+        for name in ("ca.pem", "server.pem", "server.key") if self.certs else ():
+            expect(self.certs / name)  # type: ignore[operator]
+
+    @property
+    def names(self) -> list[str]:
+        """The clients whose keys are listed; without TLS nobody is asked for one."""
+        return list(keys.listed(self.certs)) if self.certs else []
+
+
+def loopback(host: str) -> bool:
+    """Whether only this machine reaches an address.
+
+    >>> loopback("127.0.0.1"), loopback("::1"), loopback("localhost"), loopback("0.0.0.0")
+    (True, True, True, False)
+    """
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+@contextmanager
+def serving(
+    stand: Stand, home: Path
+) -> Iterator[tuple[Grid, Callable[[], Mapping[int, str]], Callable[[], None]]]:
+    """A SuperLink with its database in `home`, the listed clients registered, and a run of it."""
+    stand.check()
+    secret = remembered(home)
+    arguments = [
+        *("--host", stand.host, "--port", str(stand.port)),
+        *("--database", str(home / "superlink.db")),
+        *("--isolation", "process", "--superexec-auth-secret-file", str(home / "secret")),
+        "--disable-runtime-dependency-installation",
+    ]
+    if stand.certs is None:
+        arguments.append("--insecure")
+    else:
+        arguments += ["--enable-supernode-auth"]
+        arguments += ["--ssl-ca-certfile", str(stand.certs / "ca.pem")]
+        arguments += ["--ssl-certfile", str(stand.certs / "server.pem")]
+        arguments += ["--ssl-keyfile", str(stand.certs / "server.key")]
+    line = Line(stand.port, secret, stand.certs / "ca.pem" if stand.certs else None)
+    with Child("superlink", arguments, home) as child:
+        runtime.wait_until_up(line, child)
+        nodes = runtime.register(line, keys.listed(stand.certs)) if stand.certs else {}
+        with runtime.server_run(line, RETURN) as grid:
+            yield grid, lambda: nodes, child.check
+
+
+def joining(
+    server: str, host: Host, home: Path, *, certs: Path | None, seconds: float | None = None
+) -> None:
+    """A SuperNode for one client, and the answers to what it receives. Returns never, but raises
+    when the server does not let it in; or returns after so many seconds without a server."""
+    secret, port = remembered(home), free_port()
+    if ":" not in server.rsplit("]", 1)[-1]:
+        server = f"{server}:{PORT}"
+    arguments = [
+        *("--superlink", server, "--host", "127.0.0.1", "--port", str(port)),
+        *("--isolation", "process", "--superexec-auth-secret-file", str(home / "secret")),
+    ]
+    if certs is None:
+        arguments.append("--insecure")
+    else:
+        arguments += ["--root-certificates", str(expect(certs / "ca.pem"))]
+        arguments += ["--auth-supernode-private-key", str(expect(certs / "client.key"))]
+    began = time.monotonic()
+    app = client_app(lambda context: (host, home / "memory"))
+    refusals: list[float] = []
+
+    def judge(code: int, log: str) -> None:
+        """Why a SuperNode ended; what may pass is tried again."""
+        low = log.lower()
+        if "certificate" in low or "ssl" in low.replace("--ssl", ""):
+            raise refused(server, "A002", last_words(log), "use the ca.pem of this server")
+        if code in (302, 303, 46, 47):
+            raise refused(server, "A002", last_words(log), "use the key made by coterie certs")
+        refusals[:] = [t for t in refusals if time.monotonic() - t < RETURN] + [time.monotonic()]
+        if time.monotonic() - max(began, refusals[0]) >= RETURN / 2 and len(refusals) > 2:
+            raise refused(
+                server,
+                "A001",
+                last_words(log),
+                "let the server list this client's public key; end another process that uses it",
+            )
+
+    with Child("supernode", arguments, home, judge) as child:
+        runtime.answer_for_ever(Line(port, secret), app, child, seconds=seconds)
+
+
+def refused(server: str, code: str, why: str, fix: str) -> AccessError:
+    """The error about a server that does not let a client in."""
+    return AccessError(f"{server} does not let this client in", code=code, why=why, fix=fix)
+
+
+def last_words(log: str) -> str:
+    """The lines of a log that say why it ended."""
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    told = [n for n, line in enumerate(lines) if "Exit Code" in line or "Failed to init" in line]
+    return "\n".join(lines[told[0] :][:6] if told else lines[-3:])
+
+
+def expect(path: Path) -> Path:
+    """A file that must be there."""
+    if not path.is_file():
+        raise AccessError(
+            f"there is no {path}",
+            code="A002",
+            fix="coterie certs DIR makes DIR/server for the server and DIR/clients/NAME for each",
+        )
+    return path
+
+
+def remembered(home: Path) -> bytes:
+    """A secret of this folder, by which our own processes know each other."""
+    file = home / "secret"
+    storage.make_folder(home)
+    home.chmod(0o700)
+    if not file.exists():
+        keys.secret(file, secrets.token_bytes(32))
+    return file.read_bytes()
