@@ -106,7 +106,7 @@ def bar(name: str) -> Iterator[Listener]:
         TimeRemainingColumn(compact=not wide),
         TextColumn("{task.fields[numbers]}", table_column=Column(no_wrap=True)),
     ]
-    with Progress(*columns, console=console) as progress:
+    with Progress(*columns, console=console, refresh_per_second=2) as progress:  # ten cost 1 %
         task = progress.add_task(name, total=None, numbers="")
 
         def listen(event: Event) -> None:
