@@ -23,7 +23,7 @@ from torch import Tensor
 from coterie import checkpoint
 from coterie.client import Client
 from coterie.data.population import partition
-from coterie.engine.crew import take
+from coterie.engine.crew import Crew, take
 from coterie.engine.pool import Pool
 from coterie.engine.serial import Question, Serial
 from coterie.engine.shelf import Shelf
@@ -210,6 +210,31 @@ def test_a_parent_with_threads_and_more_than_one_of_torch() -> None:
     subprocess.run(command, check=True, timeout=60, cwd=Path(__file__).parents[1])
 
 
+@dataclass(frozen=True)
+class Threads(Task):
+    """How many threads compute on this client."""
+
+    def __call__(
+        self,
+        client: Client,
+        models: Tensor,
+        sent: Mapping[str, Tensor],
+        layout: Layout,
+        rng: torch.Generator,
+    ) -> Reply:
+        return Reply(torch.tensor(float(torch.get_num_threads())))
+
+
+def test_each_worker_computes_on_one_thread() -> None:
+    try:
+        torch.set_num_threads(2)
+        with Pool(federation(), 2) as pool:
+            threads = pool.at(0).ask(pool.clients, Threads(), everybody(pool)).values
+    finally:
+        torch.set_num_threads(1)
+    assert threads.tolist() == [1] * 8
+
+
 @pytest.mark.slow
 def test_where_a_fork_is_not_possible_workers_start_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     *_, alone = run(method("ditto"), federation(), 3)
@@ -298,8 +323,6 @@ def test_a_users_exception_comes_with_the_client_and_the_traceback() -> None:
 class Refuse(Task):
     """Every client fails; the last ones, who have most data, are asked first."""
 
-    ours: bool = True
-
     def __call__(
         self,
         client: Client,
@@ -338,8 +361,8 @@ def test_a_question_that_is_interrupted_leaves_no_answer_for_the_next(
             patch.setattr("coterie.engine.crew.wait", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 pool.at(3).ask(pool.clients, SOLVER, everybody(pool))
-        values = pool.at(0).ask(pool.clients, SOLVER, everybody(pool)).values
-    assert torch.equal(values, alone.at(0).ask(alone.clients, SOLVER, everybody(alone)).values)
+        values = pool.at(0).ask(pool.clients[:2], SOLVER, everybody(pool)).values
+    assert torch.equal(values, alone.at(0).ask(alone.clients[:2], SOLVER, everybody(alone)).values)
 
 
 def test_ctrl_c_does_not_reach_the_workers() -> None:
@@ -353,7 +376,10 @@ def test_ctrl_c_does_not_reach_the_workers() -> None:
         assert [hand.process.pid for hand in pool.crew.hands] == before
 
 
-def test_a_task_written_after_the_workers_started_is_known_to_them() -> None:
+def test_a_task_written_after_the_workers_started_is_known_to_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(Crew, "replace")  # nobody has to die for it
     with Pool(federation(), 2) as pool:
         pool.at(0).ask(pool.clients, Echo(), everybody(pool))
         module = type(sys)("written_late")
