@@ -16,10 +16,12 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coterie.comparison.reading import Cell, Comparison
-from coterie.training import Listener
+
+if TYPE_CHECKING:
+    from coterie.training import Listener
 
 GONE = 3  # the exit code of a process whose parent has ended
 
@@ -81,10 +83,10 @@ def config_of(comparison: Comparison, cell: Cell) -> Any:
 
 def main(folder: str, name: str) -> int:
     """Run one cell."""
-    from coterie.comparison.cells import about, reason, run_cell
-
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
     threading.Thread(target=leave_with_the_parent, daemon=True).start()
+    from coterie.comparison.cells import about, reason, run_cell  # torch, which takes its time
+
     comparison = Comparison.load(folder)
     cell = next(c for c in comparison.cells if c.folder.name == name)
     listen = about(cell, lambda event: print(json.dumps(event), flush=True))
