@@ -31,13 +31,26 @@ def test_results_go_to_stdout_and_the_rest_to_stderr(capsys: pytest.CaptureFixtu
     head, _, row = said.out.splitlines()
     assert head.split()[0] == "method"
     assert row.split()[0] == "kin"
-    assert [line.split()[0] for line in said.err.splitlines()] == ["run"] * 3 + ["records", "next"]
+    assert [line.split()[0] for line in said.err.splitlines()] == [
+        "engine",
+        "engine",
+        *["run"] * 3,
+        *["records", "report", "next"],
+    ]
     assert "\x1b" not in said.out + said.err
 
 
 def test_quiet_leaves_out_the_rounds(capsys: pytest.CaptureFixture[str]) -> None:
     assert call(["run", *SMALL, "--rounds", "1", "--out", "r", "--quiet"]) == 0
-    assert [line.split()[0] for line in capsys.readouterr().err.splitlines()] == ["records", "next"]
+    said = [line.split()[0] for line in capsys.readouterr().err.splitlines()]
+    assert said == ["records", "report", "next"]
+    assert Path("r/report.html").exists()
+
+
+def test_a_report_can_be_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(["run", *SMALL, "--rounds", "1", "--out", "r", "--quiet", "--no-report"]) == 0
+    assert "report" not in capsys.readouterr().err
+    assert not Path("r/report.html").exists()
 
 
 def test_json_is_one_object_per_line_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,12 +76,31 @@ def fit(
     who = engines.settle(engine, workers, population, layout, method)
     how = Plan(rounds, **plan)
     tell = on_event or (lambda event: None)
-    if out is None:
-        fed = engines.build(who.name, population, layout, seed, who.workers)
-        return drive(method, population, fed, how, tell, engine=str(who))
     text = settings if settings is not None else describe(method, model, seed, how)
-    facts = {
-        "settings": text,
+    folder: RunFolder | None = None
+    last: checkpoint.Checkpoint | None = None
+    if out is not None and resume and checkpoint.rounds(Path(out) / "checkpoints"):
+        folder, last = RunFolder.reopen(Path(out), keep=how.keep)
+    elif out is not None:
+        folder = RunFolder.create(Path(out), text, keep=how.keep)
+    with folder or nullcontext():
+        if last and engine == "auto":  # as it was started, whatever this machine would suggest
+            who = Choice(last.notes["engine"], last.notes["workers"], "as the run was started")
+        facts = {} if folder is None else facts_of(text, who, population)
+        with closing(engines.build(who.name, population, layout, seed, who.workers)) as fed:
+            if folder and last:
+                for warning in changes(facts, last.notes):
+                    for hear in (folder.event, tell):
+                        hear({"event": "warning", "text": warning})
+                fed.restore(last.memories)
+            saved = last.state if last else None
+            return drive(method, population, fed, how, tell, folder, saved, facts, str(who))
+
+
+def facts_of(settings: str, who: Choice, population: Population) -> dict[str, Any]:
+    """What a checkpoint notes of the world it was made in."""
+    return {
+        "settings": settings,
         "coterie": coterie.__version__,
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
@@ -88,23 +108,6 @@ def fit(
         "workers": who.workers,
         "population": population.key,
     }
-    if resume and checkpoint.rounds(Path(out) / "checkpoints"):
-        folder, last = RunFolder.reopen(Path(out), keep=how.keep)
-    else:
-        folder, last = RunFolder.create(Path(out), text, keep=how.keep), None
-    with folder:
-        if last is None:
-            fed = engines.build(who.name, population, layout, seed, who.workers)
-            return drive(method, population, fed, how, tell, folder, None, facts, str(who))
-        if engine == "auto":  # as it was started, whatever this machine would suggest
-            who = Choice(last.notes["engine"], last.notes["workers"], "as the run was started")
-            facts |= {"engine": who.name, "workers": who.workers}
-        fed = engines.build(who.name, population, layout, seed, who.workers)
-        for warning in changes(facts, last.notes):
-            folder.event({"event": "warning", "text": warning})
-            tell({"event": "warning", "text": warning})
-        fed.restore(last.memories)
-        return drive(method, population, fed, how, tell, folder, last.state, facts, str(who))
 
 
 def drive(

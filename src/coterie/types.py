@@ -224,6 +224,9 @@ class Engine(Federation, Protocol):
     def at(self, round: int, purpose: str = "train") -> Engine:
         """The same federation as seen in one round; its random addresses start anew."""
 
+    def close(self) -> None:
+        """End whatever was started to reach the clients; a further question starts it again."""
+
     def memories(self) -> Mapping[int, Mapping[str, Tensor]]:
         """The private memory of every client, for the checkpoint."""
 

@@ -35,8 +35,6 @@ def warning(event: Event) -> str:
     """What a person must know of an event, or nothing."""
     if event["event"] == "warning":
         return f"warning {event['text']}"
-    if event["event"] == "start" and event.get("engine"):
-        return f"engine  {event['engine']}"
     if event["event"] == "rejected":
         client = f"client {event['client']}"
         return f"warning round {event['round']}: {client} was left out, {event['why']}"
@@ -49,12 +47,19 @@ def warning(event: Event) -> str:
 def lines(name: str, event: Event) -> None:
     """One line per round, for logs and pipes."""
     warnings(event)
+    if text := engine(event):
+        say.note(text)
     if event["event"] == "resume":
         say.label("run", f"{name}  continues after round {event['round']} of {event['rounds']}")
     if event["event"] == "round":
         width = len(str(event["rounds"]))
         at = f"{event['round']:>{width}}/{event['rounds']}"
         say.label("run", f"{name}  {at}  {numbers(event)}  {say.seconds(event['seconds'])}")
+
+
+def engine(event: Event) -> str:
+    """Who does the computing, said once."""
+    return f"engine  {event['engine']}" if event.get("engine") else ""
 
 
 def numbers(event: Event, short: bool = False) -> str:
@@ -110,7 +115,7 @@ def bar(name: str) -> Iterator[Listener]:
         task = progress.add_task(name, total=None, numbers="")
 
         def listen(event: Event) -> None:
-            if text := warning(event):
+            if text := warning(event) or engine(event):
                 progress.console.print(text, markup=False)
             if event["event"] in ("start", "resume", "round"):
                 progress.update(task, completed=event["round"], total=event["rounds"])

@@ -77,6 +77,9 @@ class Serial:
         view.round, view.purpose, view.calls, view.draws = round, purpose, 0, 0
         return view
 
+    def close(self) -> None:
+        """Nothing was started."""
+
     def memories(self) -> Mapping[int, Mapping[str, Tensor]]:
         """The private memory of every client that has one."""
         return self.memory
