@@ -358,7 +358,7 @@ def test_a_question_that_is_interrupted_leaves_no_answer_for_the_next(
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
-            patch.setattr("coterie.engine.crew.wait", interrupted)
+            patch.setattr("coterie.engine.processes.wait", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 pool.at(3).ask(pool.clients, SOLVER, everybody(pool))
         values = pool.at(0).ask(pool.clients[:2], SOLVER, everybody(pool)).values

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from typing import Self
+from typing import Any, Self
 
 from coterie.engine.crew import Crew
+from coterie.engine.processes import Processes
 from coterie.engine.serial import Question, Serial
 from coterie.engine.worker import Failure, Portion
 from coterie.types import Reply
@@ -24,10 +25,10 @@ class Pool(Serial):
     process, even if it is killed.
     """
 
-    def __init__(self, inner: Serial, workers: int) -> None:
+    def __init__(self, inner: Serial, workers: int | Crew[Any]) -> None:
         vars(self).update(vars(inner))  # one memory, one ledger, one set of clients
         self.inner = inner
-        self.crew = Crew(workers)
+        self.crew = Processes(workers) if isinstance(workers, int) else workers
 
     def __enter__(self) -> Self:
         return self

@@ -6,12 +6,15 @@ import math
 import mmap
 import os
 import tempfile
+import warnings
 import weakref
 from collections.abc import Mapping
 from multiprocessing.reduction import DupFd
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 LINE = 64  # bytes: tensors begin where torch itself would let them begin
@@ -59,14 +62,18 @@ class Shelf:
         """Lay a copy of a tensor here; the shelf doubles when it is full."""
         spot = Spot(-(-self.used // LINE) * LINE, tuple(t.shape), t.dtype)
         self.used = spot.stop
+        self.grow()
+        self.see(spot).copy_(t.detach())
+        return spot
+
+    def grow(self) -> None:
+        """See that there is room for what is used."""
         size = os.fstat(self.fd).st_size
         if self.used > size:
             size = max(self.used, 2 * size, mmap.PAGESIZE)
             os.ftruncate(self.fd, size)
             if hasattr(os, "posix_fallocate"):  # too little memory is an error here, not a signal
                 os.posix_fallocate(self.fd, 0, size)
-        self.see(spot).copy_(t.detach())
-        return spot
 
     def see(self, spot: Spot) -> Tensor:
         """The tensor at a spot, in place: valid until the shelf is cleared."""
@@ -83,6 +90,39 @@ class Shelf:
     def see_all(self, spots: Mapping[str, Spot]) -> dict[str, Tensor]:
         """Several tensors, by name."""
         return {name: self.see(spot) for name, spot in spots.items()}
+
+
+class Tray(Shelf):
+    """A shelf in the memory of this process alone: what lies on it travels as one array.
+
+    >>> tray = Tray()
+    >>> spot = tray.put(torch.arange(3))
+    >>> Tray(tray.array()).see(spot)
+    tensor([0, 1, 2])
+    """
+
+    def __init__(self, array: NDArray[np.uint8] | None = None) -> None:
+        self.bytes = torch.empty(0, dtype=torch.uint8) if array is None else as_tensor(array)
+        self.used = len(self.bytes)
+
+    def grow(self) -> None:
+        """See that there is room for what is used."""
+        if self.used > len(self.bytes):
+            wider = torch.empty(max(self.used, 2 * len(self.bytes)), dtype=torch.uint8)
+            wider[: len(self.bytes)] = self.bytes
+            self.bytes = wider
+
+    def array(self) -> NDArray[np.uint8]:
+        """All that lies here, in place."""
+        found: NDArray[np.uint8] = self.bytes[: self.used].numpy()
+        return found
+
+
+def as_tensor(array: NDArray[Any]) -> Tensor:
+    """The tensor in an array's memory, which may be one that only others write to."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
+        return torch.from_numpy(array)
 
 
 def nameless() -> int:

@@ -139,6 +139,14 @@ class Failure:
 Outcome = list[Answer] | Failure  # of one portion
 
 
+def opened(outcomes: Sequence[Outcome], shelf: Shelf) -> list[list[Reply] | Failure]:
+    """What came of some portions, as it is told here."""
+    return [
+        outcome if isinstance(outcome, Failure) else [answer.open(shelf) for answer in outcome]
+        for outcome in outcomes
+    ]
+
+
 def work(
     engine: Serial,
     line: Connection,
@@ -178,12 +186,18 @@ def settle(parent: int) -> None:
     """Make this process a worker: one thread, deaf to Ctrl-C, and gone when its parent is."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    torch.set_num_threads(1)
     gc.freeze()  # what was inherited is shared with the parent as long as nobody touches it
+    tune()
     if sys.platform == "linux":
-        libc = ctypes.CDLL(None)
-        libc.prctl(DIES_WITH_PARENT, signal.SIGKILL)
-        for option, size in KEEPS.items() if hasattr(libc, "mallopt") else ():
-            libc.mallopt(option, size)
+        ctypes.CDLL(None).prctl(DIES_WITH_PARENT, signal.SIGKILL)
     if os.getppid() != parent:  # it was gone before that
         os._exit(1)
+
+
+def tune() -> None:
+    """One thread of arithmetic, and memory that is kept for the next step."""
+    torch.set_num_threads(1)
+    if sys.platform == "linux":
+        libc = ctypes.CDLL(None)
+        for option, size in KEEPS.items() if hasattr(libc, "mallopt") else ():
+            libc.mallopt(option, size)
