@@ -1,0 +1,1 @@
+"""A coterie experiment as a Flower app."""

@@ -1,0 +1,18 @@
+"""The server: an experiment, trained with whoever is in the federation."""
+
+from pathlib import Path
+
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+
+from coterie.config import load
+from coterie.federation import conduct
+
+EXPERIMENT = Path(__file__).with_name("experiment.toml")
+app = ServerApp()
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    out, resume = Path(str(context.run_config["out"])), bool(context.run_config["resume"])
+    conduct(grid, load(EXPERIMENT), out, print, resume=resume)
