@@ -71,7 +71,7 @@ def compare(
         say.note("\ninterrupted; every whole round is saved")
         again = command(folder)
         say.label("next", f"{again}    goes on from there")
-        raise typer.Exit(130) from None
+        raise SystemExit(130) from None  # an Exit would be taken for an interrupted run
     say.result(found.to(format))
     conclude(found, folder)
 

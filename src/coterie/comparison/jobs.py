@@ -100,7 +100,8 @@ def main(folder: str, name: str) -> int:
 
 def leave_with_the_parent() -> None:
     """End this process at once when nobody holds the other end of its input."""
-    sys.stdin.read()
+    while os.read(0, 4096):  # not sys.stdin: a fork would inherit the lock of its buffer
+        pass
     os._exit(GONE)
 
 
