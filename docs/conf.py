@@ -35,6 +35,16 @@ def as_written(app: Any, what: str, name: str, obj: Any, options: Any, lines: li
             lines[i] = re.sub(r"(?<!`)`([^`]+)`(?!`)", r"``\1``", line).replace("|", "\\|")
 
 
+def join(app: Any, name: str, text: list[str]) -> None:
+    """A page that the menu does not name yet stands at its end."""
+    if name == "index":
+        named = set(text[0].splitlines())
+        rest = sorted(p for p in app.env.found_docs if "/" not in p and p not in {*named, "index"})
+        lines = ["```{toctree}", ":hidden:", ":caption: More", "", *rest, "```"]
+        text[0] += "\n" + "\n".join(lines) + "\n" if rest else ""
+
+
 def setup(app: Any) -> None:
     """Called by Sphinx."""
+    app.connect("source-read", join)
     app.connect("autodoc-process-docstring", as_written)
