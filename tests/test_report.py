@@ -228,6 +228,16 @@ def test_a_name_is_never_markup_and_nothing_is_fetched(folders: Path) -> None:
     assert "unsafe-eval" not in policy
 
 
+@pytest.mark.parametrize("name", CHARTS)
+def test_labels_of_charts_are_escaped_too(name: str) -> None:
+    """A chart's labels understand some HTML."""
+    run = replace(
+        large(), events=({"event": "rejected", "round": 1, "client": SCRIPT, "why": SCRIPT},)
+    )
+    with suppress(Absent):
+        assert "<script" not in chart(name)(run).to_json().replace("\\u003c", "<")
+
+
 def test_json_cannot_end_its_script() -> None:
     assert "<" not in embedded({"a": "</script><!--"})
     assert embedded([float("nan"), 0.1234567891, np.float64(2)]) == "[null,0.123457,2]"
