@@ -252,6 +252,16 @@ OWN = {
         "Without TLS, whoever can reach the server can read and change what crosses, and take part.",
         "Make certificates with `coterie certs DIR` and give --certs; or stay on 127.0.0.1.",
     ),
+    "C054": Code(
+        "an engine whose package is not installed",
+        "The ray engine needs Ray.",
+        "pip install 'coterie[ray]', or choose another engine.",
+    ),
+    "C055": Code(
+        "a Ray cluster that cannot be used",
+        "Nobody answers at engine.address, or the cluster has fewer cores than engine.workers.",
+        "Start the cluster, or name fewer workers; without an address Ray starts on this machine.",
+    ),
     "C052": Code(
         "a program that is not installed or does not start",
         "SuperLink and SuperNode come with Flower.",

@@ -139,6 +139,7 @@ def go(config: Config, out: Path, on_event: Listener | None, *, resume: bool = F
             model_options=model_options(config),
             engine=config.engine.name,
             workers=config.engine.workers,
+            address=config.engine.address,
             out=out,
             resume=resume,
             settings=settings,

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import coterie
-from coterie import checkpoint, measure, models
+from coterie import checkpoint, measure, models, rng
 from coterie import engine as engines
 from coterie.data.population import Population
 from coterie.engine.choice import Choice
@@ -23,7 +23,6 @@ from coterie.layout import Layout
 from coterie.loop import evaluate, run
 from coterie.records import RunFolder
 from coterie.result import Result, summarise
-from coterie.rng import address
 from coterie.types import Engine, Method, State
 
 Event = dict[str, Any]
@@ -55,6 +54,7 @@ def fit(
     resume: bool = False,
     engine: str = "auto",
     workers: int = 0,
+    address: str | None = None,
     settings: str | None = None,
     on_event: Listener | None = None,
     **plan: Any,
@@ -69,7 +69,7 @@ def fit(
         model,
         shape=population.shape,
         classes=population.classes,
-        seed=address(seed, "model"),
+        seed=rng.address(seed, "model"),
         **(model_options or {}),
     )
     layout = Layout(net, head=head)
@@ -87,7 +87,8 @@ def fit(
         if last and engine == "auto":  # as it was started, whatever this machine would suggest
             who = Choice(last.notes["engine"], last.notes["workers"], "as the run was started")
         facts = {} if folder is None else facts_of(text, who, population)
-        with closing(engines.build(who.name, population, layout, seed, who.workers)) as fed:
+        built = engines.build(who.name, population, layout, seed, who.workers, address)
+        with closing(built) as fed:
             if folder and last:
                 for warning in changes(facts, last.notes):
                     for hear in (folder.event, tell):

@@ -111,7 +111,8 @@ class Engine:
     """Who does the computing."""
 
     name: str = "auto"  # serial, pool, stacked, or the fastest of them for this experiment
-    workers: Whole = 0  # processes of pool and stacked; 0: as many as there are cores
+    workers: Whole = 0  # processes of pool, stacked and ray; 0: as many as there are cores here
+    address: str | None = None  # ray: "auto", "host:port" or "ray://..."; without: this machine
     threads: Count = 1  # of arithmetic; another number may change the last bits
     deadline: Positive = 600.0  # flower: seconds that clients have to answer a question
     quorum: Share = 0.5  # flower: share of a cohort without which a round is abandoned

@@ -18,12 +18,23 @@ ENGINES = {
     "serial": "one client after another, in this process: the reference",
     "pool": "one client after another in each of several processes: the same bits as serial",
     "stacked": "clients side by side in one set of operations, in one process or several",
+    "ray": "actors of Ray, here or on a cluster: the same bits as stacked with as many workers",
     "flower": "clients on machines of their own: coterie serve and coterie join",
 }
 
 
-def build(name: str, population: Population, layout: Layout, seed: int, workers: int = 1) -> Engine:
-    """The engine of this name over a population of clients, in so many processes."""
+def build(
+    name: str,
+    population: Population,
+    layout: Layout,
+    seed: int,
+    workers: int = 1,
+    address: str | None = None,
+) -> Engine:
+    """The engine of this name over a population of clients, in so many processes.
+
+    `address` is that of a Ray cluster; without one, Ray is started on this machine.
+    """
     if name not in ENGINES or name == "auto":
         known = ", ".join(n for n in ENGINES if n != "auto")
         raise ConfigError(f"unknown engine {name!r}", code="C042", fix=f"use one of {known}")
@@ -36,7 +47,7 @@ def build(name: str, population: Population, layout: Layout, seed: int, workers:
     from coterie.engine.serial import Serial
     from coterie.engine.stacked.engine import Stacked
 
-    kind = partial(Stacked, workers=workers) if name == "stacked" else Serial
+    kind = partial(Stacked, workers=workers) if name in ("stacked", "ray") else Serial
     inner = kind(
         population,
         layout,
@@ -50,6 +61,10 @@ def build(name: str, population: Population, layout: Layout, seed: int, workers:
         from coterie.engine.pool import Pool
 
         return Pool(inner, workers)
+    if name == "ray":
+        from coterie.engine.ray import Ray
+
+        return Ray(inner, workers, address)
     return inner
 
 
@@ -61,5 +76,5 @@ def settle(
 
     if name == "auto":
         return choose(layout, method, population.sizes, population.shape, workers or cores())
-    several = name in ("pool", "stacked")
+    several = name in ("pool", "stacked", "ray")
     return Choice(name, (workers or cores()) if several else 1, "as asked")
