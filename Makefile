@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo install test test-federation check format docs planted bench clean
+.PHONY: demo install test test-federation check format docs planted bench bench-scale clean
 
 demo: .venv/core  ## create the environment and see a federation train
 	$(BIN)/coterie demo
@@ -37,6 +37,9 @@ planted: install  ## who finds the planted groups: rewrites docs/planted.md (abo
 
 bench: install  ## speed beside a plain loop and other libraries (about 15 minutes)
 	$(BIN)/python -m bench $(BENCH)
+
+bench-scale: install  ## time and memory of 100, 1,000 and 10,000 clients (about 5 minutes)
+	$(BIN)/python -m bench.scale $(BENCH)
 
 clean:
 	rm -rf .venv runs dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -10,7 +10,7 @@ import torch
 
 from coterie.engine.serial import Serial
 from coterie.layout import Layout
-from coterie.measure import distinct
+from coterie.measure import distinct, fit
 from coterie.methods import find
 from coterie.methods.landmarks import kept, landmarks
 from coterie.solver import Solver
@@ -115,3 +115,18 @@ def test_the_silhouette_of_many_is_that_of_those_who_were_compared() -> None:
     state = State(torch.zeros(2, 1), truth, memory=memory)
     assert (distinct(state) or 0) > 0.98
     assert (distinct(replace(state, assign=torch.arange(1200) // 600)) or 0) < 0.1
+
+
+def test_measures_of_a_clustering_follow_whoever_moves_and_what_was_kept() -> None:
+    truth = torch.tensor([0, 0, 1, 1])
+    x = torch.tensor([0.0, 1.0, 50.0, 51.0])
+    memory = kept((x[:, None] - x).abs(), torch.arange(4), 4)
+    state = State(torch.zeros(2, 1), truth, memory=memory)
+    moved = replace(state, assign=torch.tensor([0, 0, 0, 1]))
+    other = replace(state, memory=kept((x[:, None] - x).abs().sqrt(), torch.arange(4), 4))
+    right, worse, again = (fit(s, truth) for s in (state, moved, state))
+    assert right == again
+    assert right["ari"] == 1.0 > worse["ari"]
+    assert fit(other, truth)["silhouette"] < right["silhouette"]
+    assert fit(state, truth.flip(0) * 0)["ari"] < 1.0
+    assert "ari" not in fit(state, None)
