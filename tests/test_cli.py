@@ -105,9 +105,11 @@ def test_help_without_a_code_lists_them_all(capsys: pytest.CaptureFixture[str]) 
 
 def test_families_have_the_exit_codes_of_their_errors() -> None:
     classes = {
+        "A": errors.AccessError,
         "C": errors.ConfigError,
         "D": errors.DataError,
         "K": errors.CheckpointError,
+        "Q": errors.QuorumError,
         "R": errors.DivergedError,
         "S": errors.StorageError,
         "U": errors.ClientError,
