@@ -15,7 +15,7 @@ from coterie import engine as engines
 class Ours:
     """FedAvg, as `coterie.fit` runs it, without the evaluation between rounds."""
 
-    def __init__(self, workload: Workload, engine: str) -> None:
+    def __init__(self, workload: Workload, engine: str, workers: int = 0) -> None:
         self.layout = ct.Layout(workload.network())
         self.shapes = [t.shape for t in workload.initial()]
         population = ct.Population.of(
@@ -28,7 +28,7 @@ class Ours:
             epochs=workload.epochs,
         )
         self.method = ct.FedAvg(solver)
-        self.chosen = engines.settle(engine, 0, population, self.layout, self.method)
+        self.chosen = engines.settle(engine, workers, population, self.layout, self.method)
         self.fed = engines.build(
             self.chosen.name, population, self.layout, SEED, self.chosen.workers
         )

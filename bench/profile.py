@@ -43,14 +43,15 @@ def main() -> None:
     """Profile the plain loop and coterie on a workload."""
     parser = argparse.ArgumentParser(prog="python -m bench.profile", description=__doc__)
     parser.add_argument("workload", choices=WORKLOADS)
-    parser.add_argument("--engine", default="serial", help="one that works in this process")
+    parser.add_argument("--engine", default="auto", help="of coterie (default: auto)")
     parser.add_argument("--top", type=int, default=12)
     asked = parser.parse_args()
     torch.set_num_threads(1)
     workload = WORKLOADS[asked.workload]
+    ours = Ours(workload, asked.engine, workers=1)
     contestants: dict[str, Contestant] = {
         "plain": Plain(workload),
-        f"ours, {asked.engine}": Ours(workload, asked.engine),
+        f"ours, {ours.chosen}": ours,
     }
     for name, contestant in contestants.items():
         show(name, *shares(contestant), asked.top)
