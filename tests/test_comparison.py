@@ -334,3 +334,14 @@ def test_those_held_out_join_in_every_cell(tmp_path: Path) -> None:
     assert "newcomers in %" in found.to("text")
     assert all(0 <= row["newcomers_adapted"] <= 1 for row in found.table())
     assert found.table()[0]["newcomers_assigned"] is None, "one model for all: no cluster is right"
+
+
+def test_the_rows_of_a_round_do_not_follow_the_order_of_a_memory() -> None:
+    """A checkpoint gives the memory back in its own order; a resume must write the same bytes."""
+    from coterie.measure import grouped
+    from coterie.types import State
+
+    told = {"report_b": torch.tensor(1.0), "report_a": torch.tensor(2.0)}
+    state = State.shared(torch.zeros(3), 2)
+    one, other = state.hold(**told), state.hold(**dict(reversed(told.items())))
+    assert grouped(one, None, None) == grouped(other, None, None)

@@ -89,6 +89,14 @@ def test_holm_is_monotone_never_below_p_and_the_smallest_is_bonferroni(p: list[f
     assert out[order[0]] == pytest.approx(min(1.0, len(p) * min(p)))
 
 
+@given(P)
+def test_holm_multiplies_each_by_how_many_are_not_smaller(p: list[float]) -> None:
+    order = sorted(p)
+    steps = [min(1.0, (len(p) - i) * v) for i, v in enumerate(order)]
+    expected = [max(steps[: i + 1]) for i in range(len(p))]
+    assert sorted(v for v in holm(p) if v is not None) == expected
+
+
 def test_an_interval_is_students() -> None:
     found = interval([0.5, 0.6, 0.7])
     low, high = stats.t.interval(0.95, 2, loc=0.6, scale=0.1 / 3**0.5)

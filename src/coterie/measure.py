@@ -77,10 +77,11 @@ def questions(asked: Sequence[Asked]) -> dict[str, dict[str, float]]:
 def grouped(state: State, before: Tensor | None, truth: Tensor | None) -> list[Row]:
     """How many clusters there are, how they fit the planted groups, and who moved."""
     found = dict(fit(state, truth))
-    # What a method tells of itself: how sure a cut was, whether a guard stepped in.
+    # What a method tells of itself: how sure a cut was, whether a guard stepped in. By name: a
+    # state that was saved and loaded has its memory in another order.
     found |= {
         name.removeprefix("report_"): float(t)
-        for name, t in state.memory.items()
+        for name, t in sorted(state.memory.items())
         if name.startswith("report_")
     }
     if before is not None:
