@@ -49,7 +49,11 @@ GONE = (  # what is said of an actor that does not live any more, or of an answe
 )
 # A Ray that is started here reports to nobody. It listens on every interface, but hears only who
 # has the token of this process; Ray itself would write one to the home folder, for all to share.
-PRIVATE = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+PRIVATE = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_AUTH_TOKEN": secrets.token_hex(32),
+    "RAY_worker_niceness": "0",  # Ray would have its workers step back behind everybody
+}
 
 
 class Ray(Pool):
