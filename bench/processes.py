@@ -80,7 +80,10 @@ class Running:
         line = self.process.stdout.readline()
         if not line:
             said = self.log.read_text(errors="replace").strip().splitlines()
-            raise FailedError(f"{said[-1] if said else 'no word'} (see {self.log})")
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(5)  # below zero: the signal that ended it
+            code, last = self.process.returncode, said[-1] if said else "no word"
+            raise FailedError(f"{last} (exit code {code}, see {self.log})")
         answer: dict[str, Any] = json.loads(line)
         return answer
 
