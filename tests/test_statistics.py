@@ -57,6 +57,10 @@ def test_turning_a_pair_round_changes_only_the_words(d: list[int]) -> None:
         ([-0.2] * 20, "b is better than a for 20 of 20 clients (Wilcoxon p < 0.001)"),
         ([0.0] * 4, "a and b are equal for all 4 clients"),
         (
+            [0.1] * 8 + [0.0] * 2,
+            "a is better than b for 8 of 10 clients, worse for 0 (Wilcoxon p = 0.008)",
+        ),
+        (
             [0.1] * 5,
             "a is better than b for 5 of 5 clients: too few to say anything "
             "(at least 6 that differ are needed for p < 0.05)",
@@ -142,7 +146,7 @@ def test_clients_and_seeds_are_two_questions() -> None:
     assert (pair.clients.n, pair.seeds.n) == (12, 3)
     assert pair.clients.significant
     assert pair.sentence.endswith("in 3 of 3 seeds, too few for a test")
-    assert "3 can show nothing, 6 could" in found.caveat
+    assert "3 are too few to tell two methods apart" in found.caveat
     assert findings(scores(seeds=6)).pairs[0].seeds.significant
 
 

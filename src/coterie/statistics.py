@@ -91,6 +91,7 @@ class Wilcoxon:
         if self.p is None:
             return f"{a} and {b} are equal for all {self.n} {self.over}"
         counts = f"{a} is better than {b} for {self.wins} of {self.n} {self.over}"
+        counts += f", worse for {self.losses}" if self.ties else ""
         if not self.enough:
             needed = "at least 6 that differ are needed for p < 0.05"
             return f"{counts}: too few to say anything ({needed})"

@@ -36,6 +36,8 @@ class Pair:
     def sentence(self) -> str:
         """Over clients, then over seeds, with the p values that hold among all pairs."""
         over_clients = adjusted(self.clients, self.clients_holm)
+        if self.clients.p is None:
+            return over_clients
         test = self.seeds if self.clients.wins >= self.clients.losses else self.seeds.turned
         if not test.enough:
             return f"{over_clients}; in {test.wins} of {test.n} seeds, too few for a test"
@@ -65,7 +67,9 @@ class Findings:
     def caveat(self) -> str:
         """What the tests do not show."""
         few = (
-            f"{self.seeds} can show nothing, 6 could" if self.seeds < 6 else f"{self.seeds} in all"
+            f"{self.seeds} are too few to tell two methods apart, 6 are not"
+            if self.seeds < 6
+            else f"{self.seeds} in all"
         )
         left = f" {self.left_out} clients without an accuracy for some method are left out."
         return (
