@@ -12,6 +12,7 @@ import logging
 import os
 import secrets
 import signal
+import socket
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
@@ -40,6 +41,7 @@ except ImportError as cause:
     ) from cause
 
 STORE = 2**30  # bytes of a local object store, beside what the clients' data take
+KNOCK = 10.0  # seconds that a cluster's head may take to open the door
 GONE = (  # what is said of an actor that does not live any more, or of an answer that went with it
     exceptions.RayActorError,
     exceptions.ObjectLostError,
@@ -221,18 +223,26 @@ def connect(address: str | None, store: int) -> None:
     main = threading.current_thread() is threading.main_thread()
     stop = signal.getsignal(signal.SIGTERM)
     try:
+        knock(address)
         with private() if address is None else nullcontext():
             ray.init(**how, log_to_driver=False, logging_level=logging.ERROR)
-    except (ConnectionError, RuntimeError, ValueError) as cause:
+    except (OSError, RuntimeError, ValueError) as cause:
         raise ConfigError(
             f"no connection to Ray at {address or 'this machine'}",
             code="C055",
-            why=str(cause).strip().splitlines()[0],
+            why=str(cause).strip().splitlines()[-1],
             fix='ray start --head starts a cluster; engine.address = "auto" finds it from there',
         ) from cause
     finally:
         if main:  # Ray puts its own in the place of ours
             signal.signal(signal.SIGTERM, stop)
+
+
+def knock(address: str | None) -> None:
+    """See that somebody listens at an address: Ray itself would wait for minutes."""
+    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
+    if host and port.isdecimal():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=KNOCK).close()
 
 
 @contextmanager
