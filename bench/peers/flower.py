@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import traceback
 from functools import cache
 from typing import Any
 
@@ -91,12 +92,16 @@ def main(workload: Workload, channel: Channel) -> None:
     def serve(grid: Grid, context: Context) -> None:
         channel.serve(Flower(workload, grid), versions=versions("flwr", "ray", "torch"))
 
-    run_simulation(
-        server,
-        client,
-        num_supernodes=workload.clients,
-        backend_config={
-            "init_args": {"num_cpus": cores},
-            "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
-        },
-    )
+    try:
+        run_simulation(
+            server,
+            client,
+            num_supernodes=workload.clients,
+            backend_config={
+                "init_args": {"address": "local", "num_cpus": cores},  # a cluster of its own
+                "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
+            },
+        )
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)  # without its workers the server app would wait for replies for ever
