@@ -68,7 +68,7 @@ def test_any_setting_survives_the_way_through_run_toml(given: dict[str, Any]) ->
 
 def test_every_default_is_written_out() -> None:
     unset = {"data.label", "data.owner", "data.size", "data.gray", "model.head", "model.norm"}
-    unset.add("evaluate.target")
+    unset |= {"evaluate.target", "engine.address"}
     text = resolved(loads(""))
     written = {".".join(p) for p in _leaves(text)}
     assert written == set(keys(tree(loads("")))) - unset

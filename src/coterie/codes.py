@@ -249,7 +249,7 @@ OWN = {
     ),
     "C053": Code(
         "a server that would be open to everybody",
-        "Without TLS, whoever can reach the server can read and change what crosses, and take part.",
+        "Without TLS, whoever reaches the server can read and change what crosses, and take part.",
         "Make certificates with `coterie certs DIR` and give --certs; or stay on 127.0.0.1.",
     ),
     "C054": Code(
