@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from coterie.client import Client
 from coterie.engine.stacked.chain import Layer
 from coterie.engine.stacked.stack import Stack
 from coterie.layout import Layout
@@ -22,9 +23,8 @@ class Feed:
     Clients who make more steps come first, so that those still at it are the first ones.
     """
 
-    x: Tensor  # (N, ...) the samples of all
-    y: Tensor  # (N,)
-    index: Tensor  # (m, steps, B) into them
+    clients: Sequence[Client]
+    index: Tensor  # (m, steps, B) into each client's samples
     share: Tensor  # (m, steps, B) of each sample in its client's loss: 1/b, or 0 for filling
     longest: list[int]  # the longest mini-batch of each step
     classes: int
@@ -33,16 +33,15 @@ class Feed:
         """The step's mini-batches of the first m clients: samples, and shares at their labels."""
         b = self.longest[step]
         index, share = self.index[:m, step, :b], self.share[:m, step, :b]
-        flat = index.reshape(-1)
-        x = self.x.index_select(0, flat).view(m, b, *self.x.shape[1:])
-        labels = self.y.index_select(0, flat).view(m, b, 1)
-        y = self.x.new_zeros(m, b, self.classes).scatter_(2, labels, share[..., None])
-        return x, y
+        first = self.clients[0].x
+        x, labels = first.new_empty(m, b, *first.shape[1:]), index.new_empty(m, b, 1)
+        for j, client in enumerate(self.clients[:m]):  # from where they lie: no copy of all data
+            torch.index_select(client.x, 0, index[j], out=x[j])
+            torch.index_select(client.y, 0, index[j], out=labels[j, :, 0])
+        return x, x.new_zeros(m, b, self.classes).scatter_(2, labels, share[..., None])
 
 
-def feed(
-    x: Tensor, y: Tensor, offsets: Sequence[int], plans: Sequence[Sequence[Tensor]], classes: int
-) -> Feed:
+def feed(clients: Sequence[Client], plans: Sequence[Sequence[Tensor]], classes: int) -> Feed:
     """Each client's plan of mini-batches as one table."""
     steps = max(map(len, plans))
     widest = max(len(i) for plan in plans for i in plan)
@@ -50,12 +49,12 @@ def feed(
     for j, plan in enumerate(plans):
         if not plan:
             continue  # no epochs for this client
-        table = pad_sequence(list(plan), batch_first=True, padding_value=-1 - offsets[j])
-        index[j, : len(plan), : table.shape[1]] = table + offsets[j]
+        table = pad_sequence(list(plan), batch_first=True, padding_value=-1)
+        index[j, : len(plan), : table.shape[1]] = table
     valid = index >= 0
     length = valid.sum(2, keepdim=True)
-    share = valid.to(x.dtype) / length.clamp(min=1)
-    return Feed(x, y, index.clamp(min=0), share, length.amax(0).flatten().tolist(), classes)
+    share = valid.to(clients[0].x.dtype) / length.clamp(min=1)
+    return Feed(clients, index.clamp(min=0), share, length.amax(0).flatten().tolist(), classes)
 
 
 def descend(
@@ -70,14 +69,13 @@ def descend(
     trained = torch.stack([d.start for d in descents])
     if not steps[0]:
         return undo(order, trained, steps)
-    x, y = (torch.cat(t) if len(t) > 1 else t[0] for t in zip(*map(samples, descents), strict=True))
-    offsets = torch.tensor([0, *(len(d.client) for d in descents)]).cumsum(0).tolist()
-    classes = len(layout.predict(layout.initial, x[:1])[0])
-    outer = feed(x, y, offsets, [[i for i, _ in plan] for plan in plans], classes)
+    clients = [d.client for d in descents]
+    classes = len(layout.predict(layout.initial, clients[0].x[:1])[0])
+    outer = feed(clients, [[i for i, _ in plan] for plan in plans], classes)
     inner = None
     if solver.meta:
         before = [[i for _, i in plan if i is not None] for plan in plans]
-        inner = feed(x, y, offsets, before, classes)
+        inner = feed(clients, before, classes)
 
     mask = layout.mask(solver.train)
     slices = list(layout.slices.values())
@@ -112,11 +110,6 @@ def descend(
         )
     trained[: stack.m] = stack.rows
     return undo(order, trained, steps)
-
-
-def samples(descent: Descent) -> tuple[Tensor, Tensor]:
-    """The samples of one client."""
-    return descent.client.x, descent.client.y
 
 
 def undo(order: Sequence[int], rows: Tensor, steps: Sequence[int]) -> list[tuple[Tensor, int]]:
