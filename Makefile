@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo install test test-federation check format docs planted bench bench-scale clean
+.PHONY: demo install test test-federation lint check format docs planted bench bench-scale clean
 
 demo: .venv/core  ## create the environment and see a federation train
 	$(BIN)/coterie demo
@@ -17,10 +17,12 @@ test: install  ## every test
 test-federation: install  ## real servers and clients on this machine (about 20 minutes)
 	$(BIN)/python -m pytest -m federation tests/flower
 
-check: install  ## formatting, lint, types and the fast tests
+lint: install  ## formatting, lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+check: lint  ## what lint looks at, and the fast tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
 format: install
