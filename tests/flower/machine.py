@@ -21,7 +21,7 @@ seed = 1
 kind = "rotation:0,180"
 clients = {clients}
 [data]
-public = {public}
+public = 1
 [model]
 name = "mclr"
 [train]
@@ -54,7 +54,7 @@ def coterie(
     *words: object, check: bool = True, **keywords: Any
 ) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "coterie", *map(str, words)]
-    keywords = {"capture_output": True, "text": True, "timeout": 300, **keywords}
+    keywords = {"capture_output": True, "text": True, "timeout": 900, **keywords}
     done = subprocess.run(command, **keywords)
     assert not check or done.returncode == 0, done.stderr
     return done
@@ -80,8 +80,7 @@ class Machine:
 
     def write(self, method: str, rounds: int) -> Path:
         file = self.home / f"{method}.toml"
-        public = int(method == "feddsmic")
-        text = EXPERIMENT.format(method=method, clients=self.clients, rounds=rounds, public=public)
+        text = EXPERIMENT.format(method=method, clients=self.clients, rounds=rounds)
         file.write_text(text)
         self.file = file
         return file
@@ -120,7 +119,7 @@ class Machine:
         return [json.loads(line) for line in lines if line.endswith("}")]
 
     def wait_for(
-        self, out: str, found: Callable[[dict[str, Any]], bool], seconds: int = 240
+        self, out: str, found: Callable[[dict[str, Any]], bool], seconds: int = 900
     ) -> None:
         wait(lambda: any(found(e) for e in self.events(out)), seconds, self.said(out))
 
@@ -139,7 +138,7 @@ class Machine:
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
         for process in self.processes:
-            process.wait(60)
+            process.wait(120)
 
 
 def wait(ready: Callable[[], Any], seconds: int, said: Callable[[], str] = str) -> None:
@@ -176,4 +175,4 @@ def machine(home: Path, **keywords: Any) -> Iterator[Machine]:
     finally:
         pids = [p for process in made.processes for p in children(process.pid)]
         made.stop()
-        wait(lambda: not alive(pids), 20)
+        wait(lambda: not alive(pids), 60)

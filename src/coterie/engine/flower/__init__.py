@@ -7,8 +7,11 @@ engine     the federation as methods see it
 patience   rounds without a quorum are abandoned and done again
 memory     what a client keeps for itself, on its own disk
 client     the client's side
-runtime    the one place that reaches below Flower's public interface
-children   SuperLink and SuperNode as processes that end with their parent
+children   SuperLink and SuperNode as processes that end with their parent; child is their main
+serving    a server and a client as commands
+certs      an authority, a server's certificate, a key per client; nginx a proxy before the server
+
+Only child, line, runtime and answering reach below Flower's public interface.
 """
 
 import contextlib

@@ -1,22 +1,17 @@
-"""The one place that reaches below Flower's public interface, made for flwr 1.41.
+"""Being the server of a Flower run inside our own process (flwr 1.41).
 
-Flower has no public way to be a server inside one's own process, nor to answer messages without a
-process for each. This does what its own `flwr run`, `flwr-serverapp` and `flwr-clientapp` do.
+Flower has no public way to do that. This does what its `flwr run` and `flwr-serverapp` do.
 """
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import httpx
 from flwr.cli.build import build_fab_from_files
-from flwr.clientapp import ClientApp
 from flwr.common.constant import SubStatus
 from flwr.common.serde import context_from_proto, run_from_proto
 from flwr.proto.control_pb2 import (
@@ -30,30 +25,17 @@ from flwr.proto.runtime_pb2 import (
     AcquireTaskRequest,
     PullTaskInputRequest,
     PushTaskOutputRequest,
-    SendTaskHeartbeatRequest,
 )
 from flwr.serverapp import Grid
 from flwr.supercore.control import ControlHttpClient
-from flwr.supercore.interceptors import (
-    RuntimeTokenHttpInterceptor,
-    RuntimeVersionHttpInterceptor,
-    SuperExecAuthHttpInterceptor,
-)
 from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supercore.task_identity import TaskIdentity
 from flwr.superlink.grid import HttpGrid
-from flwr.supernode.runtime.run_clientapp import (
-    pull_task_input,
-    push_message,
-    push_task_output,
-)
 
-from coterie.engine.flower.children import Child
+from coterie.engine.flower.line import Line, beating
 from coterie.errors import QuorumError
 
-ACQUIRE = "/flwr.proto.Runtime/AcquireTask"
-SERVER, CLIENT = "flwr-serverapp", "flwr-clientapp"
-BEAT = 5.0
+SERVER = "flwr-serverapp"
 APP = b"""
 [project]
 name = "coterie"
@@ -68,54 +50,6 @@ serverapp = "coterie.engine.flower:server"
 clientapp = "coterie.engine.flower:client"
 [tool.flwr.app.config]
 """
-
-
-@dataclass(frozen=True)
-class Line:
-    """How an interface on this machine is reached."""
-
-    port: int
-    secret: bytes
-    ca: Path | None = None  # None: without TLS
-
-    def connect(self, kind: Any, *interceptors: Any) -> Any:
-        """A client of some interface. It does not try again by itself: we have deadlines."""
-        return kind.from_server_address(
-            server_address=f"127.0.0.1:{self.port}",
-            insecure=self.ca is None,
-            root_certificates=self.ca.read_bytes() if self.ca else None,
-            interceptors=[RuntimeVersionHttpInterceptor(component_name="coterie"), *interceptors],
-        )
-
-    def executor(self) -> RuntimeHttpClient:
-        """Whoever may take tasks: it has to know the secret."""
-        signed = SuperExecAuthHttpInterceptor(
-            master_secret=self.secret, protected_methods=frozenset({ACQUIRE})
-        )
-        client: RuntimeHttpClient = self.connect(RuntimeHttpClient, signed)
-        return client
-
-    def holder(self, token: str) -> RuntimeHttpClient:
-        """Whoever took a task, and has its token."""
-        client: RuntimeHttpClient = self.connect(
-            RuntimeHttpClient, RuntimeTokenHttpInterceptor(token)
-        )
-        return client
-
-
-def wait_until_up(line: Line, child: Child, seconds: float = 60.0) -> None:
-    """Until a program answers on its port."""
-    end = time.monotonic() + seconds
-    with line.executor() as client:
-        while True:
-            child.check()
-            try:
-                client.AcquireTask(AcquireTaskRequest())
-                return
-            except httpx.TransportError:
-                if time.monotonic() > end or child.deaths > 3:
-                    raise child.failed("does not start") from None
-            time.sleep(0.1)
 
 
 def register(line: Line, keys: Mapping[str, bytes]) -> dict[int, str]:
@@ -227,51 +161,3 @@ def acquired(executor: RuntimeHttpClient, run_id: int, seconds: float = 30.0) ->
         code="Q001",
         why=f"nothing in {seconds:.0f} s; another server may be taking its runs",
     )
-
-
-@contextmanager
-def beating(client: RuntimeHttpClient) -> Iterator[None]:
-    """Say every few seconds that a task is being worked on."""
-    over = threading.Event()
-
-    def beat() -> None:
-        while not over.is_set():
-            with suppress(httpx.HTTPError):  # it may be back at the next beat
-                client.SendTaskHeartbeat(SendTaskHeartbeatRequest())
-            over.wait(BEAT)
-
-    thread = threading.Thread(target=beat, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-
-
-def answer_for_ever(
-    line: Line, app: ClientApp, child: Child, poll: float = 0.25, seconds: float | None = None
-) -> None:
-    """Answer every message of a SuperNode with the code that is installed here, never with what
-    a message brings; until the SuperNode ends for good, or nothing came for so many seconds."""
-    last = time.monotonic()
-    with line.executor() as executor:
-        while seconds is None or time.monotonic() - last < seconds:
-            child.check()
-            try:
-                got = executor.AcquireTask(AcquireTaskRequest(supported_task_types=[CLIENT]))
-                if got.HasField("task") and got.token:
-                    answer(line, app, got.token)
-                    last = time.monotonic()
-                    continue
-            except (httpx.HTTPError, RuntimeError):
-                pass  # the SuperNode died or was started again: the message is lost, not we
-            time.sleep(poll)
-
-
-def answer(line: Line, app: ClientApp, token: str) -> None:
-    """Take one message, answer it, and say that it is done."""
-    with line.holder(token) as client, beating(client):
-        message, context, _, _ = pull_task_input(client)
-        push_message(client, app(message, context), context)
-        push_task_output(client, context, SubStatus.COMPLETED, "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -15,9 +16,10 @@ from flwr.serverapp import Grid
 from coterie import storage
 from coterie.engine.flower import certs as keys
 from coterie.engine.flower import runtime
+from coterie.engine.flower.answering import answer_for_ever
 from coterie.engine.flower.children import Child, free_port
 from coterie.engine.flower.client import Host, client_app
-from coterie.engine.flower.runtime import Line
+from coterie.engine.flower.line import Line, wait_until_up
 from coterie.errors import AccessError, ConfigError
 
 PORT = 9093
@@ -86,7 +88,7 @@ def serving(
         arguments += ["--ssl-keyfile", str(stand.certs / "server.key")]
     line = Line(stand.port, secret, stand.certs / "ca.pem" if stand.certs else None)
     with Child("superlink", arguments, home) as child:
-        runtime.wait_until_up(line, child)
+        wait_until_up(line, child)
         nodes = runtime.register(line, keys.listed(stand.certs)) if stand.certs else {}
         with runtime.server_run(line, RETURN) as grid:
             yield grid, lambda: nodes, child.check
@@ -130,7 +132,7 @@ def joining(
             )
 
     with Child("supernode", arguments, home, judge) as child:
-        runtime.answer_for_ever(Line(port, secret), app, child, seconds=seconds)
+        answer_for_ever(Line(port, secret), app, child, seconds=seconds)
 
 
 def refused(server: str, code: str, why: str, fix: str) -> AccessError:
@@ -139,10 +141,15 @@ def refused(server: str, code: str, why: str, fix: str) -> AccessError:
 
 
 def last_words(log: str) -> str:
-    """The lines of a log that say why it ended."""
-    lines = [line.strip() for line in log.splitlines() if line.strip()]
-    told = [n for n, line in enumerate(lines) if "Exit Code" in line or "Failed to init" in line]
-    return "\n".join(lines[told[0] :][:6] if told else lines[-3:])
+    """What a log says of why it ended.
+
+    >>> last_words("INFO: up\\nERROR: Exit Code: 305\\nFailed: no key.\\nINFO: down")
+    'Exit Code: 305\\nFailed: no key.'
+    """
+    plain = re.sub(r"\x1b\[\d+m", "", log)
+    told = plain[plain.rindex("Exit Code") :] if "Exit Code" in plain else plain[-500:]
+    lines = [line.strip() for line in told.splitlines()]
+    return "\n".join(x for x in lines if x and not x.startswith(("INFO", "For more")))
 
 
 def expect(path: Path) -> Path:
