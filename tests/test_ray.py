@@ -340,12 +340,12 @@ def test_too_few_cores_in_a_cluster_are_told_before_anybody_waits() -> None:
 
 @pytest.mark.parametrize("scheme", ["", "ray://"])
 def test_an_address_where_nobody_listens_is_told_at_once(scheme: str) -> None:
-    from coterie.engine.ray import Ray
+    from coterie.engine.ray import connect
 
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and does not listen
         address = f"{scheme}127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(ConfigError, match="no connection to Ray") as error:
-            Ray(federation(), 1, address).start()
+            connect(address, 0)
     assert error.value.code == "C055"
     assert "refused" in error.value.why
