@@ -115,10 +115,10 @@ def test_who_is_not_listed_has_another_authority_or_no_tls_is_refused(tmp_path: 
         joined = [m.join(i) for i in range(3)]
         m.wait_for("run", lambda e: e["event"] == "joined" and e["client"] == "2")
         share = ["--data", "digits", "--client", "3", "--partition-from", m.file]
-        at = ["join", f"localhost:{m.port}", *share, "--leave-after", "300"]
+        at = ["join", f"localhost:{m.port}", *share]
         unlisted = m.start("unlisted", *at, "--certs", "certs/clients/3", "--state", "s3")
         wrong = m.start("wrong", *at, "--certs", other / "clients" / "3", "--state", "s4")
-        plain = m.start("plain", *at, "--insecure", "--state", "s5")
+        plain = m.start("plain", *at, "--insecure", "--state", "s5", "--leave-after", "60")
         assert wrong.wait(900) == 8, m.said("wrong")()
         assert unlisted.wait(900) == 8, m.said("unlisted")()
         plain.wait(900)
@@ -134,7 +134,8 @@ def reached(host: str, port: int, path: str, ca: Path) -> int:
     context = ssl.create_default_context(cafile=str(ca))
     context.check_hostname = False
     connection = http.client.HTTPSConnection(host, port, context=context, timeout=20)
-    connection.request("POST", path, b"", {"content-type": "application/x-protobuf"})
+    kind = "application/protobuf"
+    connection.request("POST", path, b"", {"content-type": kind, "accept": kind})
     status = connection.getresponse().status
     connection.close()
     return status
@@ -159,7 +160,6 @@ def test_only_the_clients_interface_can_be_reached_from_outside(tmp_path: Path) 
     with machine(tmp_path) as m:
         m.serve("run", "--host", "0.0.0.0")
         log = tmp_path / "run" / "flower" / "superlink.log"
-        wait(lambda: (tmp_path / "run" / "events.jsonl").exists() or "refused" in log_of(log), 900)
         wait(lambda: log.exists() and "RegisterNode" in log.read_text(), 900, m.said("run"))
         ca = tmp_path / "certs" / "server" / "ca.pem"
         assert [reached(outside, m.port, p, ca) for p in PATHS] == [404] * len(PATHS)
@@ -167,13 +167,9 @@ def test_only_the_clients_interface_can_be_reached_from_outside(tmp_path: Path) 
         assert reached(outside, m.port, "/v1/fleet/pull-messages", ca) == 401
 
 
-def log_of(path: Path) -> str:
-    return path.read_text() if path.exists() else ""
-
-
 @pytest.mark.skipif(not shutil.which("nginx"), reason="no nginx on this machine")
 def test_a_client_joins_through_nginx_and_nothing_else_passes(tmp_path: Path) -> None:
-    with machine(tmp_path, method="fedavg", clients=1, rounds=1) as m:
+    with machine(tmp_path, method="fedavg", clients=2, rounds=1) as m:
         front = free_port()
         at = ["--certs", "certs/server", "--port", m.port, "--listen", front]
         text = coterie("serve", "--proxy", "nginx", *at, cwd=tmp_path).stdout
@@ -186,7 +182,8 @@ def test_a_client_joins_through_nginx_and_nothing_else_passes(tmp_path: Path) ->
         try:
             server = m.serve("run")
             inside, m.port = m.port, front
-            m.join(0)
+            for i in range(2):
+                m.join(i)
             assert server.wait(1800) == 0, m.said("run")()
             log = (tmp_path / "nginx.log").read_text()
             assert "POST /v1/fleet/pull-messages" in log
@@ -204,16 +201,15 @@ def test_a_client_joins_through_nginx_and_nothing_else_passes(tmp_path: Path) ->
 
 
 def test_a_stopped_server_says_how_to_go_on_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    with machine(tmp_path, method="fedavg", clients=1, rounds=50) as m:
-        joined = m.join(0)
+    with machine(tmp_path, method="fedavg", clients=2, rounds=500) as m:
+        joined = [m.join(i) for i in range(2)]
         server = m.serve("run")
         m.wait_for("run", lambda e: e["event"] == "round" and e["round"] == 1)
-        theirs = [*children(server.pid), *children(joined.pid)]
-        assert len(theirs) == 2
-        server.send_signal(signal.SIGTERM)
-        assert server.wait(120) == 130
-        joined.send_signal(signal.SIGTERM)
-        assert joined.wait(120) == 130
+        theirs = [p for process in (server, *joined) for p in children(process.pid)]
+        assert len(theirs) == 3
+        for process in (server, *joined):
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(120) == 130
         assert alive(theirs) == []
 
 

@@ -23,7 +23,9 @@ from coterie.engine.flower.line import Line, wait_until_up
 from coterie.errors import AccessError, ConfigError
 
 PORT = 9093
-RETURN = 90.0  # seconds in which a SuperLink must be back, and a client's old process forgotten
+RETURN = 90.0  # seconds in which a SuperLink must be back
+FORGOTTEN = 45.0  # seconds after which a client's process that died no longer holds its key
+BAD_KEY = (46, 47)  # 302 and 303 as a process ends with them
 
 
 @dataclass(frozen=True)
@@ -111,25 +113,22 @@ def joining(
     else:
         arguments += ["--root-certificates", str(expect(certs / "ca.pem"))]
         arguments += ["--auth-supernode-private-key", str(expect(certs / "client.key"))]
-    began = time.monotonic()
     app = client_app(lambda context: (host, home / "memory"))
     refusals: list[float] = []
 
     def judge(code: int, log: str) -> None:
         """Why a SuperNode ended; what may pass is tried again."""
-        low = log.lower()
-        if "certificate" in low or "ssl" in low.replace("--ssl", ""):
+        if "Failed to initialize the connection" not in log and code not in BAD_KEY:
+            refusals.clear()  # it was let in before it ended
+            return
+        if "certificate" in log.lower():
             raise refused(server, "A002", last_words(log), "use the ca.pem of this server")
-        if code in (302, 303, 46, 47):
+        if code in BAD_KEY:
             raise refused(server, "A002", last_words(log), "use the key made by coterie certs")
-        refusals[:] = [t for t in refusals if time.monotonic() - t < RETURN] + [time.monotonic()]
-        if time.monotonic() - max(began, refusals[0]) >= RETURN / 2 and len(refusals) > 2:
-            raise refused(
-                server,
-                "A001",
-                last_words(log),
-                "let the server list this client's public key; end another process that uses it",
-            )
+        refusals.append(time.monotonic())
+        if refusals[-1] - refusals[0] >= FORGOTTEN:
+            fix = "let the server list this client's public key; end another process that uses it"
+            raise refused(server, "A001", last_words(log), fix)
 
     with Child("supernode", arguments, home, judge) as child:
         answer_for_ever(Line(port, secret), app, child, seconds=seconds)
