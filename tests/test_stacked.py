@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from coterie.client import Client
 from coterie.engine.choice import Choice, choose
 from coterie.engine.serial import Serial
+from coterie.engine.stacked import columns, descent
 from coterie.engine.stacked.chain import CrookedError, Pool, Rectify, chain
 from coterie.engine.stacked.descent import descend
 from coterie.engine.stacked.engine import Stacked
@@ -166,6 +167,14 @@ def test_any_convolution_and_pooling(
         return
     layout = double(nn.Sequential(body, nn.Linear(features, K)))
     agree(layout, Solver(lr=0.05, batch=3), [4, 3], (inputs, side, side))
+
+
+def test_what_does_not_fit_the_cache_is_done_by_and_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fields of one client, and the samples of one step, at a time."""
+    monkeypatch.setattr(columns, "GATHERED", 1)
+    monkeypatch.setattr(descent, "AHEAD", 1)
+    solver = Solver(lr=0.1, momentum=0.5, batch=4, epochs=2)
+    agree(double(Lenet()), solver, [9, 4, 11], (2, 10, 10))
 
 
 def test_a_maximum_among_equals_learns_where_pytorch_does() -> None:

@@ -25,13 +25,16 @@ Batch = tuple[Tensor, Tensor]  # samples and labels
 def momentum_step(w: Tensor, g: Tensor, v: Tensor, lr: float, momentum: float) -> None:
     """v <- momentum v + g; w <- w - lr v, in place: no dampening, no Nesterov.
 
+    Without momentum v is left alone: two passes over all numbers less.
+
     >>> w, v = torch.tensor([1.0]), torch.tensor([0.5])
     >>> momentum_step(w, torch.tensor([1.0]), v, lr=0.1, momentum=0.5)
     >>> v.tolist(), w.tolist()
     ([1.25], [0.875])
     """
-    v.mul_(momentum).add_(g)
-    w.add_(v, alpha=-lr)
+    if momentum:
+        g = v.mul_(momentum).add_(g)
+    w.add_(g, alpha=-lr)
 
 
 def pull(g: Tensor, w: Tensor, anchor: Tensor, strength: float) -> None:

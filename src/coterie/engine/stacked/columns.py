@@ -7,6 +7,9 @@ convolution gathers its fields in long contiguous runs and is one batched produc
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from math import prod
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -14,6 +17,7 @@ from torch.nn import functional as F
 from coterie.engine.stacked.chain import Convolution, Dense, Pool
 
 aten = torch.ops.aten
+GATHERED = 2_000_000  # bytes of columns that are gathered at a time, to find them in the cache
 
 
 def rows(flat: Tensor, place: slice, m: int, *shape: int) -> Tensor:
@@ -33,9 +37,11 @@ class Product:
     def forward(self, a: Tensor) -> Tensor:
         """(m, B, in) to (m, B, out)."""
         self.entered = a
-        if self.bias is None:
-            return torch.bmm(a, self.weight.transpose(1, 2))
-        return torch.baddbmm(self.bias, a, self.weight.transpose(1, 2))
+        if self.weight.shape[1] < a.shape[1]:  # the longer side last: up to twice as fast
+            y = torch.bmm(self.weight, a.transpose(1, 2)).transpose(1, 2)
+        else:
+            y = torch.bmm(a, self.weight.transpose(1, 2))
+        return y if self.bias is None else y.add_(self.bias)
 
     def backward(self, g: Tensor, needed: bool) -> Tensor:
         """(m, B, out) to (m, B, in)."""
@@ -45,94 +51,156 @@ class Product:
         return torch.bmm(g, self.weight) if needed else g
 
 
-class Fields:
-    """A convolution: its fields gathered as columns, then one product for each client."""
+class Scratch:
+    """Memory that is written over and over: it stays in the cache, and fresh memory does not."""
 
-    def __init__(self, layer: Convolution, w: Tensor, grad: Tensor, m: int) -> None:
-        self.layer, out = layer, layer.shape[0]
-        self.weight, self.dweight = (rows(t, layer.weight, m, out, -1) for t in (w, grad))
+    def __init__(self) -> None:
+        self.flat = torch.empty(0)
+
+    def __call__(self, like: Tensor, *shape: int) -> Tensor:
+        """A tensor of that shape, with whatever was there."""
+        size = prod(shape)
+        if len(self.flat) < size or self.flat.dtype != like.dtype:
+            self.flat = like.new_empty(size)
+        return self.flat[:size].view(shape)
+
+
+class Fields:
+    """A convolution: its fields gathered as columns, then one product for each client.
+
+    Of the rows that a pooling behind it compares, `tile` at a time, one field is gathered, and the
+    kernel stands in it at as many heights: fewer columns and a product of better shape, for some
+    multiplications by zero. The columns are gathered again on the way back: that is cheaper than
+    to keep them.
+    """
+
+    def __init__(
+        self, layer: Convolution, w: Tensor, grad: Tensor, m: int, tile: int, scratch: Scratch
+    ) -> None:
+        self.layer, self.tile, self.scratch, self.result = layer, tile, scratch, Scratch()
+        (out, c, kh, kw), (sh, _) = layer.shape, layer.stride
+        self.weight, self.dweight = (rows(t, layer.weight, m, *layer.shape) for t in (w, grad))
         self.bias = self.dbias = None
         if layer.bias is not None:
             self.bias, self.dbias = (rows(t, layer.bias, m, out, 1) for t in (w, grad))
+        self.field = c, kh + (tile - 1) * sh, kw
+        kernels = [w.new_zeros(m, out, tile, *self.field) for _ in range(2)]
+        self.inside, self.dinside = map(self.diagonal, kernels)
+        self.kernel, self.dkernel = (t.view(m, out * tile, -1) for t in kernels)
+
+    def diagonal(self, kernel: Tensor) -> Tensor:
+        """(m, out, tile, in, kh, kw): where the weights of each height stand in (..., field)."""
+        (_, _, kh, kw), (sh, _) = self.layer.shape, self.layer.stride
+        by_client, by_channel, by_height, *within = kernel.stride()
+        steps = by_client, by_channel, by_height + sh * kw, *within
+        return kernel.as_strided((*kernel.shape[:4], kh, kw), steps)
 
     def forward(self, a: Tensor) -> Tensor:
-        """(m, in, H, W, B) to (m, out, H', W', B)."""
-        (_, _, kh, kw), (sh, sw) = self.layer.shape, self.layer.stride
+        """(m, in, H, W, B) to (m, out, H', W', B), or tiled (m, out, tile, H'/tile, W', B)."""
+        (out, _, kh, kw), (sh, sw) = self.layer.shape, self.layer.stride
         ph, pw = self.layer.padding
         if ph or pw:
             a = F.pad(a, (0, 0, pw, pw, ph, ph))
-        m, c, height, width, b = self.shape = tuple(a.shape)
-        high, wide = (height - kh) // sh + 1, (width - kw) // sw + 1
-        sm, sc, sy, sx, _ = a.stride()
-        if sw == 1:  # neighbours along a row lie side by side: one long run of W' B numbers
-            fields = a.as_strided((m, c, kh, kw, high, wide * b), (sm, sc, sy, sx, sh * sy, 1))
-        else:
-            fields = a.as_strided(
-                (m, c, kh, kw, high, wide, b), (sm, sc, sy, sx, sh * sy, sw * sx, 1)
-            )
-        self.columns = fields.reshape(m, c * kh * kw, high * wide * b)
-        if self.bias is None:
-            y = torch.bmm(self.weight, self.columns)
-        else:
-            y = torch.baddbmm(self.bias, self.weight, self.columns)
-        return y.view(m, -1, high, wide, b)
+        self.entered = a
+        m, _, height, width, b = a.shape
+        # Rows and columns that the pooling leaves out are not computed.
+        self.high = ((height - kh) // sh + 1) // self.tile
+        self.wide = ((width - kw) // sw + 1) // self.tile * self.tile
+        places = self.high * self.wide * b
+        self.few = max(1, GATHERED // (prod(self.field) * places * a.itemsize))
+        self.inside.copy_(self.weight[:, :, None])
+        y = self.result(a, m, out * self.tile, places)
+        for kernel, entered, left in self.by_few(self.kernel, a, y):
+            torch.bmm(kernel, self.columns(entered), out=left)
+        if self.bias is not None:
+            y.view(m, out, -1).add_(self.bias)
+        tile = () if self.tile == 1 else (self.tile,)
+        return y.view(m, out, *tile, self.high, self.wide, b)
 
     def backward(self, g: Tensor, needed: bool) -> Tensor:
-        """(m, out, H', W', B) to (m, in, H, W, B): every field's gradient added where it was."""
-        m, out, high, wide, b = g.shape
-        g = g.reshape(m, out, -1)
-        torch.bmm(g, self.columns.transpose(1, 2), out=self.dweight)
+        """And back: every field's gradient is added where it was."""
+        m, out = g.shape[:2]
+        g = g.reshape(m, out * self.tile, -1)
+        back = torch.zeros_like(self.entered) if needed else self.entered
+        several = self.by_few(self.kernel, self.dkernel, self.entered, g, back)
+        for kernel, dkernel, entered, gradient, whole in several:
+            columns = self.columns(entered)
+            torch.bmm(gradient, columns.transpose(1, 2), out=dkernel)
+            if needed:
+                self.scatter(torch.bmm(kernel.transpose(1, 2), gradient, out=columns), whole)
+        torch.sum(self.dinside, 2, out=self.dweight)
         if self.dbias is not None:
-            torch.sum(g, 2, keepdim=True, out=self.dbias)
-        if not needed:
-            return g
-        columns = torch.bmm(self.weight.transpose(1, 2), g)
-        (_, c, kh, kw), (sh, sw) = self.layer.shape, self.layer.stride
-        ph, pw = self.layer.padding
-        columns = columns.view(m, c, kh, kw, high, wide, b)
-        # First along the width for each row of the kernel, then along the height: kh + kw sums.
-        across = g.new_zeros(m, c, kh, high, self.shape[3], b)
+            torch.sum(g.view(m, out, -1), 2, keepdim=True, out=self.dbias)
+        (ph, pw), (height, width) = self.layer.padding, back.shape[2:4]
+        return back[:, :, ph : height - ph, pw : width - pw]
+
+    def by_few(self, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+        """As many clients at a time as are gathered at a time."""
+        if self.few >= len(tensors[0]):
+            return iter([tensors])
+        return zip(*(t.split(self.few) for t in tensors), strict=True)
+
+    def columns(self, a: Tensor) -> Tensor:
+        """(m, in x field, places x B): every field's numbers."""
+        (m, *_, b), (c, high, kw) = a.shape, self.field
+        (sm, sc, sy, sx, _), (sh, sw) = a.stride(), self.layer.stride
+        places, steps = [self.high, self.wide, b], [self.tile * sh * sy, sw * sx, 1]
+        if sw == 1:  # neighbours along a row lie side by side: one long run of W' B numbers
+            places, steps = [self.high, self.wide * b], [self.tile * sh * sy, 1]
+        fields = a.as_strided((m, c, high, kw, *places), (sm, sc, sy, sx, *steps))
+        return self.scratch(a, *fields.shape).copy_(fields).view(m, c * high * kw, -1)
+
+    def scatter(self, columns: Tensor, whole: Tensor) -> None:
+        """Add to (m, in, H, W, B) what each field's numbers say of it."""
+        (m, c, _, width, b), (_, high, kw) = whole.shape, self.field
+        sh, sw = self.layer.stride
+        columns = columns.view(m, c, high, kw, self.high, self.wide, b)
+        # First along the width for each row of the field, then along the height: few long sums.
+        across = whole.new_zeros(m, c, high, self.high, width, b)
         for x in range(kw):
-            across[..., x : x + sw * wide : sw, :].add_(columns[:, :, :, x])
-        whole = g.new_zeros(self.shape)
-        for y in range(kh):
-            whole[:, :, y : y + sh * high : sh].add_(across[:, :, y])
-        return whole[:, :, ph : self.shape[2] - ph, pw : self.shape[3] - pw]
+            across[..., x : x + sw * self.wide : sw, :].add_(columns[:, :, :, x])
+        step = self.tile * sh
+        for y in range(high):
+            whole[:, :, y : y + step * self.high : step].add_(across[:, :, y])
 
 
-def last(a: Tensor) -> Tensor:
-    """(m, c, H, W, B) as (m c, B, H, W) with the mini-batch in the place of channels: a view."""
-    return a.flatten(0, 1).movedim(-1, 1)
-
-
-def inner(a: Tensor, like: Tensor) -> Tensor:
-    """And back, for as many clients and channels as `like` has."""
-    m, c, *_ = like.shape
-    moved = a.movedim(1, -1)
-    return moved.reshape(m, c, *moved.shape[1:])
-
-
-class Largest:
-    """The maximum of fields side by side.
+class Windows:
+    """Fields of k x k side by side, of which a pooling makes one number each.
 
     With the mini-batch innermost, (m c, B, H, W) is a tensor with its channels last, which is the
-    order in which PyTorch pools fastest.
+    order in which PyTorch pools fastest. Of tiled rows, the k of a tile are the height.
     """
 
     def __init__(self, layer: Pool) -> None:
         self.size = [layer.size, layer.size]
 
+    def seen(self, a: Tensor) -> Tensor:
+        """(m, c, H, W, B), or tiled (m, c, k, H/k, W, B), as (m c, B, H, W): a view."""
+        k, (m, c, *places, b) = self.size[0], a.shape
+        self.shape, tiled = a.shape, len(places) == 3
+        self.left = m, c, places[1] if tiled else places[0] // k, places[-1] // k, b
+        return a.reshape(m * c, places[0], -1, b).movedim(-1, 1)
+
+    def back(self, g: Tensor, like: Tensor) -> Tensor:
+        """The gradient of what left, as one of `like`, which was (m c, B, H/k, W/k)."""
+        n, b, height, width = like.shape
+        return g.reshape(n, height, width, b).movedim(-1, 1)
+
+
+class Largest(Windows):
+    """The maximum of fields side by side."""
+
     def forward(self, a: Tensor) -> Tensor:
-        """(m, c, H, W, B) to (m, c, H/k, W/k, B)."""
-        self.entered = last(a)
+        """To (m, c, H/k, W/k, B)."""
+        self.entered = self.seen(a)
         out, self.where = aten.max_pool2d_with_indices(self.entered, self.size, self.size)
         best: Tensor = out
-        return inner(best, a)
+        return best.movedim(1, -1).reshape(self.left)
 
     def backward(self, g: Tensor, needed: bool) -> Tensor:
         """The gradient goes to the place that was largest."""
         back: Tensor = aten.max_pool2d_with_indices_backward(
-            last(g),
+            self.back(g, self.where),
             self.entered,
             self.size,
             self.size,
@@ -141,33 +209,48 @@ class Largest:
             False,
             self.where,
         )
-        return inner(back, g)
+        return back.movedim(1, -1).reshape(self.shape)
 
 
-class Mean:
-    """The mean of fields side by side."""
+class Larger:
+    """The maximum of tiled fields of 2 x 2, pair by pair: first in a row, then of two rows.
 
-    def __init__(self, layer: Pool) -> None:
-        self.size = [layer.size, layer.size]
+    The order is that of PyTorch's own pooling, so that equal numbers are told apart as it does it.
+    """
 
     def forward(self, a: Tensor) -> Tensor:
-        """(m, c, H, W, B) to (m, c, H/k, W/k, B)."""
-        self.entered = last(a)
-        return inner(F.avg_pool2d(self.entered, self.size), a)
+        """(m, c, 2, H/2, W, B) to (m, c, H/2, W/2, B)."""
+        self.shape, self.pairs = a.shape, a.unflatten(4, (-1, 2)).unbind(5)
+        self.rows = torch.maximum(*self.pairs).unbind(2)
+        return torch.maximum(*self.rows)
+
+    def backward(self, g: Tensor, needed: bool) -> Tensor:
+        """The gradient goes to the place that was largest."""
+        rows = torch.stack(shared(g, *self.rows), 2)
+        return torch.stack(shared(rows, *self.pairs), 5).view(self.shape)
+
+
+def shared(g: Tensor, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
+    """The gradient of a maximum: all to the second where it is larger, else to the first."""
+    to_second = aten.threshold_backward(g, second - first, 0)
+    return g - to_second, to_second
+
+
+class Mean(Windows):
+    """The mean of fields side by side."""
+
+    def forward(self, a: Tensor) -> Tensor:
+        """To (m, c, H/k, W/k, B)."""
+        self.entered = self.seen(a)
+        self.mean = F.avg_pool2d(self.entered, self.size)
+        return self.mean.movedim(1, -1).reshape(self.left)
 
     def backward(self, g: Tensor, needed: bool) -> Tensor:
         """Each place gets its share."""
         back: Tensor = aten.avg_pool2d_backward(
-            last(g),
-            self.entered,
-            self.size,
-            self.size,
-            [0, 0],
-            False,
-            True,
-            None,
+            self.back(g, self.mean), self.entered, self.size, self.size, [0, 0], False, True, None
         )
-        return inner(back, g)
+        return back.movedim(1, -1).reshape(self.shape)
 
 
 class Positive:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -15,46 +14,54 @@ from coterie.engine.stacked.stack import Stack
 from coterie.layout import Layout
 from coterie.solver import Batch, Descent
 
+AHEAD = 8_000_000  # bytes of samples that are fetched at once
 
-@dataclass(frozen=True)
+
 class Feed:
     """The mini-batches of m clients, step by step. A shorter one is filled up and counts as it is.
 
     Clients who make more steps come first, so that those still at it are the first ones.
     """
 
-    clients: Sequence[Client]
-    index: Tensor  # (m, steps, B) into each client's samples
-    share: Tensor  # (m, steps, B) of each sample in its client's loss: 1/b, or 0 for filling
-    longest: list[int]  # the longest mini-batch of each step
-    classes: int
+    def __init__(
+        self, clients: Sequence[Client], plans: Sequence[Sequence[Tensor]], classes: int
+    ) -> None:
+        self.clients, self.classes, self.sample = clients, classes, clients[0].x[0]
+        lengths = [[i.numel() for i in plan] for plan in plans]
+        steps, widest = max(map(len, lengths)), max(map(max, filter(None, lengths)))
+        index = torch.full((len(plans), steps, widest), -1)  # into each client's samples
+        for j, plan in enumerate(plans):
+            if plan:  # none: no epochs for this client
+                table = pad_sequence(list(plan), batch_first=True, padding_value=-1)
+                index[j, : len(plan), : table.shape[1]] = table
+        valid = index >= 0
+        length = valid.sum(2, keepdim=True)
+        self.index = index.clamp(min=0)
+        # Of each sample in its client's loss: 1/b, or 0 for filling.
+        self.share = valid.to(self.sample.dtype) / length.clamp(min=1)
+        self.longest: list[int] = length.amax(0).flatten().tolist()
+        step = len(plans) * widest * self.sample.nbytes
+        self.ahead, self.fetched = max(1, AHEAD // step), range(0)
 
     def __call__(self, step: int, m: int) -> Batch:
         """The step's mini-batches of the first m clients: samples, and shares at their labels."""
-        b = self.longest[step]
-        index, share = self.index[:m, step, :b], self.share[:m, step, :b]
-        first = self.clients[0].x
-        x, labels = first.new_empty(m, b, *first.shape[1:]), index.new_empty(m, b, 1)
+        if step not in self.fetched:
+            self.fetched = range(step, min(step + self.ahead, len(self.longest)))
+            self.x, self.y = self.fetch(slice(step, self.fetched.stop), m)
+        place, b = step - self.fetched.start, self.longest[step]
+        return self.x[:m, place, :b], self.y[:m, place, :b]
+
+    def fetch(self, steps: slice, m: int) -> Batch:
+        """Some steps at once: (m, steps, B, ...) and (m, steps, B, K)."""
+        index, share = self.index[:m, steps], self.share[:m, steps]
+        x = self.sample.new_empty(*index.shape, *self.sample.shape)
+        labels = torch.empty_like(index)
         for j, client in enumerate(self.clients[:m]):  # from where they lie: no copy of all data
-            torch.index_select(client.x, 0, index[j], out=x[j])
-            torch.index_select(client.y, 0, index[j], out=labels[j, :, 0])
-        return x, x.new_zeros(m, b, self.classes).scatter_(2, labels, share[..., None])
-
-
-def feed(clients: Sequence[Client], plans: Sequence[Sequence[Tensor]], classes: int) -> Feed:
-    """Each client's plan of mini-batches as one table."""
-    steps = max(map(len, plans))
-    widest = max(len(i) for plan in plans for i in plan)
-    index = torch.full((len(plans), steps, widest), -1)
-    for j, plan in enumerate(plans):
-        if not plan:
-            continue  # no epochs for this client
-        table = pad_sequence(list(plan), batch_first=True, padding_value=-1)
-        index[j, : len(plan), : table.shape[1]] = table
-    valid = index >= 0
-    length = valid.sum(2, keepdim=True)
-    share = valid.to(clients[0].x.dtype) / length.clamp(min=1)
-    return Feed(clients, index.clamp(min=0), share, length.amax(0).flatten().tolist(), classes)
+            i = index[j].flatten()
+            torch.index_select(client.x, 0, i, out=x[j].flatten(0, 1))
+            torch.index_select(client.y, 0, i, out=labels[j].flatten())
+        shares = x.new_zeros(*index.shape, self.classes)
+        return x, shares.scatter_(3, labels[..., None], share[..., None])
 
 
 def descend(
@@ -71,11 +78,11 @@ def descend(
         return undo(order, trained, steps)
     clients = [d.client for d in descents]
     classes = len(layout.predict(layout.initial, clients[0].x[:1])[0])
-    outer = feed(clients, [[i for i, _ in plan] for plan in plans], classes)
+    outer = Feed(clients, [[i for i, _ in plan] for plan in plans], classes)
     inner = None
     if solver.meta:
         before = [[i for _, i in plan if i is not None] for plan in plans]
-        inner = feed(clients, before, classes)
+        inner = Feed(clients, before, classes)
 
     mask = layout.mask(solver.train)
     slices = list(layout.slices.values())

@@ -46,7 +46,8 @@ class Stack:
         head, *_ = layers
         self.takes_rows = isinstance(head, Flatten | Dense)  # samples are, or become, vectors
         inner = layers[1:] if isinstance(head, Flatten) else layers
-        self.ops = [self.operation(layer) for layer in inner]
+        self.scratch = columns.Scratch()
+        self.ops = [self.operation(*of) for of in zip(inner, tiles(inner), strict=True)]
         self.lowest = [isinstance(layer, Convolution | Dense) for layer in inner].index(True)
 
     def laid(self, rows: Tensor) -> Tensor:
@@ -65,8 +66,8 @@ class Stack:
         """(m, P) the networks' numbers, copied."""
         return self.unlaid(self.w)
 
-    def operation(self, layer: Layer) -> Operation:
-        """A layer at work on this stack."""
+    def operation(self, layer: Layer, tile: int) -> Operation:
+        """A layer at work on this stack, `tile` rows together."""
         if isinstance(layer, Rectify):
             return columns.Positive()
         if self.channels_last:
@@ -81,9 +82,11 @@ class Stack:
                     return alone.Flat()
         match layer:
             case Convolution():
-                return columns.Fields(layer, self.w, self.grad, self.m)
+                return columns.Fields(layer, self.w, self.grad, self.m, tile, self.scratch)
             case Dense():
                 return columns.Product(layer, self.w, self.grad, self.m)
+            case Pool(size=2, mean=False) if tile == 2:
+                return columns.Larger()
             case Pool():
                 return columns.Mean(layer) if layer.mean else columns.Largest(layer)
             case Flatten():
@@ -109,3 +112,22 @@ class Stack:
         if self.channels_last:
             return x[0].to(memory_format=torch.channels_last)
         return x.movedim(1, -1).contiguous()
+
+
+def tiles(layers: Sequence[Layer]) -> list[int]:
+    """For each layer how many rows stand together: from a convolution to a pooling behind it.
+
+    >>> conv = Convolution(slice(0), None, (6, 1, 5, 5), (1, 1), (0, 0))
+    >>> tiles([conv, Rectify(), Pool(2), conv, Flatten()])
+    [2, 2, 2, 1, 1]
+    """
+    found = [1] * len(layers)
+    start = None
+    for i, layer in enumerate(layers):
+        if isinstance(layer, Pool) and start is not None:
+            found[start : i + 1] = [layer.size] * (i + 1 - start)
+        if isinstance(layer, Convolution):
+            start = i
+        elif not isinstance(layer, Rectify):
+            start = None
+    return found
