@@ -184,7 +184,7 @@ def test_a_maximum_among_equals_learns_where_pytorch_does() -> None:
     x = torch.tensor([0.0, 1.0]).double()[torch.randint(2, (6, 1, 4, 4), generator=stream(0))]
     net, y = layout.mount(layout.initial), torch.tensor([0, 1, 2, 0, 1, 2])
     net.gradient(x, y)
-    share = x.new_zeros(1, 6, K).scatter_(2, y[None, :, None], 1 / 6)
+    share = x.new_zeros(1, K, 6).scatter_(1, y[None, None], 1 / 6)
     for last in (False, True):
         stack = Stack(
             chain(layout), list(layout.slices.values()), layout.initial[None], channels_last=last

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from coterie.client import Client
 from coterie.engine.stacked.chain import Layer
@@ -14,7 +13,7 @@ from coterie.engine.stacked.stack import Stack
 from coterie.layout import Layout
 from coterie.solver import Batch, Descent
 
-AHEAD = 8_000_000  # bytes of samples that are fetched at once
+AHEAD = 16_000_000  # bytes of samples that are fetched at once
 
 
 class Feed:
@@ -27,20 +26,18 @@ class Feed:
         self, clients: Sequence[Client], plans: Sequence[Sequence[Tensor]], classes: int
     ) -> None:
         self.clients, self.classes, self.sample = clients, classes, clients[0].x[0]
-        lengths = [[i.numel() for i in plan] for plan in plans]
-        steps, widest = max(map(len, lengths)), max(map(max, filter(None, lengths)))
-        index = torch.full((len(plans), steps, widest), -1)  # into each client's samples
-        for j, plan in enumerate(plans):
-            if plan:  # none: no epochs for this client
-                table = pad_sequence(list(plan), batch_first=True, padding_value=-1)
-                index[j, : len(plan), : table.shape[1]] = table
-        valid = index >= 0
-        length = valid.sum(2, keepdim=True)
-        self.index = index.clamp(min=0)
+        steps = max(map(len, plans))
+        lengths = torch.tensor([[i.numel() for i in p] + [0] * (steps - len(p)) for p in plans])
+        self.longest: list[int] = lengths.amax(0).tolist()
+        valid = torch.arange(max(self.longest)) < lengths[..., None]
+        self.index = torch.zeros(valid.shape, dtype=torch.long)  # into each client's samples
+        self.index[valid] = torch.cat([i for plan in plans for i in plan])
+        self.labels = torch.empty_like(self.index)
+        for client, i, labels in zip(clients, self.index, self.labels, strict=True):
+            torch.index_select(client.y, 0, i.flatten(), out=labels.view(-1))
         # Of each sample in its client's loss: 1/b, or 0 for filling.
-        self.share = valid.to(self.sample.dtype) / length.clamp(min=1)
-        self.longest: list[int] = length.amax(0).flatten().tolist()
-        step = len(plans) * widest * self.sample.nbytes
+        self.share = valid.to(self.sample.dtype) / lengths[..., None].clamp(min=1)
+        step = len(plans) * max(self.longest) * self.sample.nbytes
         self.ahead, self.fetched = max(1, AHEAD // step), range(0)
 
     def __call__(self, step: int, m: int) -> Batch:
@@ -49,19 +46,18 @@ class Feed:
             self.fetched = range(step, min(step + self.ahead, len(self.longest)))
             self.x, self.y = self.fetch(slice(step, self.fetched.stop), m)
         place, b = step - self.fetched.start, self.longest[step]
-        return self.x[:m, place, :b], self.y[:m, place, :b]
+        return self.x[:m, place, :b], self.y[:m, place, :, :b]
 
     def fetch(self, steps: slice, m: int) -> Batch:
-        """Some steps at once: (m, steps, B, ...) and (m, steps, B, K)."""
-        index, share = self.index[:m, steps], self.share[:m, steps]
+        """Some steps at once: (m, steps, B, ...) and (m, steps, K, B)."""
+        index, labels, share = (t[:m, steps] for t in (self.index, self.labels, self.share))
         x = self.sample.new_empty(*index.shape, *self.sample.shape)
-        labels = torch.empty_like(index)
-        for j, client in enumerate(self.clients[:m]):  # from where they lie: no copy of all data
-            i = index[j].flatten()
-            torch.index_select(client.x, 0, i, out=x[j].flatten(0, 1))
-            torch.index_select(client.y, 0, i, out=labels[j].flatten())
-        shares = x.new_zeros(*index.shape, self.classes)
-        return x, shares.scatter_(3, labels[..., None], share[..., None])
+        for client, i, samples in zip(self.clients, index, x, strict=False):
+            # From where they lie: no copy of all data.
+            torch.index_select(client.x, 0, i.flatten(), out=samples.flatten(0, 1))
+        *before, b = index.shape
+        shares = x.new_zeros(*before, self.classes, b)
+        return x, shares.scatter_(2, labels[:, :, None], share[:, :, None])
 
 
 def descend(

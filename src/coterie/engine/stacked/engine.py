@@ -185,7 +185,7 @@ def agree(layers: Sequence[Layer], layout: Layout, x: Tensor) -> None:
     plain = copy.deepcopy(layout)
     classes = plain.predict(rows[0], x).shape[1]
     y = torch.randint(classes, (len(x),), generator=rng)
-    share = x.new_zeros(len(x), classes).scatter_(1, y[:, None], 1 / len(x))
+    share = x.new_zeros(classes, len(x)).scatter_(0, y[None], 1 / len(x))
     expected = []
     for row in rows:
         net = plain.mount(row)
