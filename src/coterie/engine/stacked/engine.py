@@ -22,7 +22,7 @@ from coterie.solver import Descent, Solver
 from coterie.types import Reply, Task
 
 Together = Callable[[Any], list[Any]]
-TOGETHER = 8192  # test samples that are read in one go
+TOGETHER = 2048  # test samples that are read in one go
 
 
 class Stacked(Serial):
