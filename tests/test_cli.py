@@ -46,7 +46,9 @@ def test_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert set(names) >= training | looking | {"methods", "models", "datasets"}
     for name in names:
         assert call([name, "--help"]) == 0
-        assert capsys.readouterr().out.startswith(f"Usage: coterie {name}")
+        said = capsys.readouterr().out
+        assert said.startswith(f"Usage: coterie {name}")
+        assert "\\[" not in said
 
 
 def objects(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:

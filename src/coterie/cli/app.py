@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+import typer.core
 
 from coterie import __version__
 from coterie.cli import (
@@ -25,6 +26,7 @@ from coterie.cli import (
     train,
 )
 
+typer.core.HAS_RICH = False  # or "[default: x]" is escaped for rich, which prints no help here
 app = typer.Typer(
     name="coterie",
     help="Clustered and personalised federated learning.",
