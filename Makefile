@@ -14,8 +14,8 @@ test: install  ## every test
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 	$(BIN)/python -m tests.golden
 
-test-federation: install  ## real servers and clients on this machine (about 20 minutes)
-	$(BIN)/python -m pytest -m federation tests/flower
+test-federation: install  ## real servers and clients on this machine (about 10 minutes)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m federation tests/flower
 
 lint: install  ## formatting, lint and types
 	$(BIN)/ruff format --check .

@@ -48,6 +48,7 @@ def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
         yield m
 
 
+@pytest.mark.xdist_group("standing")  # they share the clients
 @pytest.mark.parametrize("method", FIVE)
 def test_five_methods_have_the_bits_of_the_serial_engine(standing: Machine, method: str) -> None:
     standing.write(method, 2)
