@@ -8,7 +8,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from coterie.engine.stacked import alone, columns
+from coterie.engine.stacked import alone, columns, pooling
 from coterie.engine.stacked.chain import Convolution, Dense, Flatten, Layer, Pool, Rectify
 
 
@@ -86,9 +86,9 @@ class Stack:
             case Dense():
                 return columns.Product(layer, self.w, self.grad, self.m)
             case Pool(size=2, mean=False) if tile == 2:
-                return columns.Larger()
+                return pooling.Larger()
             case Pool():
-                return columns.Mean(layer) if layer.mean else columns.Largest(layer)
+                return pooling.Mean(layer) if layer.mean else pooling.Largest(layer)
             case Flatten():
                 return columns.Flat()
 
