@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import chain
 
 import pytest
 import torch
@@ -14,13 +15,18 @@ from torch.nn import functional as F
 from coterie.client import Client
 from coterie.layout import Layout
 from coterie.rng import stream
-from coterie.solver import Solver, batches
+from coterie.solver import Solver, batches, passes
 from tests.tiny import CLASSES, FEATURES, client, network
 
 
 def row_after(solver: Solver, net: nn.Module, who: Client, **sent: Tensor) -> Tensor:
     layout = Layout(net)
     return solver(who, layout.initial, sent, layout, stream(0, "test")).value
+
+
+def mini_batches(n: int, size: int, rng: torch.Generator, **how: int) -> Iterator[Tensor]:
+    """The samples of one step after another."""
+    return chain.from_iterable(map(batches, passes(n, size, rng, **how)))
 
 
 def plain_loop(
@@ -34,7 +40,7 @@ def plain_loop(
     optimiser = torch.optim.SGD(
         net.parameters(), solver.lr, solver.momentum, weight_decay=solver.weight_decay
     )
-    for i in batches(
+    for i in mini_batches(
         len(who), solver.batch, stream(0, "test"), epochs=solver.epochs, steps=solver.steps
     ):
         optimiser.zero_grad()
@@ -159,7 +165,7 @@ def test_dropout_draws_from_the_address_and_leaves_the_global_generator_alone() 
     n=st.integers(1, 40), size=st.integers(1, 20), epochs=st.integers(1, 3), least=st.integers(1, 2)
 )
 def test_every_epoch_shows_every_sample_once(n: int, size: int, epochs: int, least: int) -> None:
-    given_out = list(batches(n, size, torch.Generator(), epochs=epochs, least=least))
+    given_out = list(mini_batches(n, size, torch.Generator(), epochs=epochs, least=least))
     seen = torch.cat(given_out).view(epochs, n).sort(1).values
     assert (seen == torch.arange(n)).all()
     assert all(len(b) <= size + 1 for b in given_out)
@@ -167,4 +173,4 @@ def test_every_epoch_shows_every_sample_once(n: int, size: int, epochs: int, lea
 
 @given(n=st.integers(1, 30), size=st.integers(1, 10), steps=st.integers(1, 25))
 def test_steps_are_counted_exactly(n: int, size: int, steps: int) -> None:
-    assert len(list(batches(n, size, torch.Generator(), steps=steps))) == steps
+    assert len(list(mini_batches(n, size, torch.Generator(), steps=steps))) == steps

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from difflib import get_close_matches
+from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
@@ -66,7 +67,7 @@ class Layout:
         # Working modules are made again where they are used.
         return {**self.__dict__, "_mounted": None, "_reader": None}
 
-    @property
+    @cached_property
     def has_batch_norm(self) -> bool:
         """Whether the network needs two samples to train on."""
         return any(isinstance(part, _BatchNorm) for part in self._template.modules())

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
-from itertools import repeat
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, repeat
 from typing import Literal
 
 import torch
@@ -20,6 +20,7 @@ from coterie.mount import Net
 from coterie.types import Reply
 
 Batch = tuple[Tensor, Tensor]  # samples and labels
+Pass = tuple[Tensor, list[int]]  # which samples in which order, and the mini-batches' sizes
 
 
 def momentum_step(w: Tensor, g: Tensor, v: Tensor, lr: float, momentum: float) -> None:
@@ -48,30 +49,37 @@ def pull(g: Tensor, w: Tensor, anchor: Tensor, strength: float) -> None:
     g.add_(w - anchor, alpha=strength)
 
 
-def batches(
+def passes(
     n: int, size: int, rng: torch.Generator, *, epochs: int = 1, steps: int = 0, least: int = 1
-) -> Iterator[Tensor]:
-    """Indices of one mini-batch after another, reshuffled every epoch; short batches are kept.
+) -> Iterator[Pass]:
+    """One pass over the samples after another, reshuffled every time; short batches are kept.
 
-    With `steps`, goes round until that many were given. `least` is the smallest batch a network
-    can train on (2 with batch normalisation): a shorter last batch joins the one before it.
+    With `steps`, goes round until there were that many mini-batches. `least` is the smallest one a
+    network can train on (2 with batch normalisation): a shorter last one joins the one before it.
 
-    >>> [len(b) for b in batches(5, 2, torch.Generator(), epochs=1)]
-    [2, 2, 1]
-    >>> [len(b) for b in batches(5, 2, torch.Generator(), steps=4)]
-    [2, 2, 1, 2]
-    >>> [len(b) for b in batches(5, 2, torch.Generator(), least=2)]
-    [2, 3]
+    >>> [sizes for _, sizes in passes(5, 2, torch.Generator(), epochs=1)]
+    [[2, 2, 1]]
+    >>> [sizes for _, sizes in passes(5, 2, torch.Generator(), steps=4)]
+    [[2, 2, 1], [2]]
+    >>> [sizes for _, sizes in passes(5, 2, torch.Generator(), least=2)]
+    [[2, 3]]
     """
+    whole, rest = divmod(n, size)
+    sizes = [size] * whole + [rest] * (rest > 0 or not n)
+    if len(sizes) > 1 and sizes[-1] < least:
+        sizes[-2:] = [sum(sizes[-2:])]
     given, epoch = 0, 0
     while (given < steps) if steps else (epoch < epochs):
-        split = list(torch.randperm(n, generator=rng).split(size))
-        if len(split) > 1 and len(split[-1]) < least:
-            split[-2:] = [torch.cat(split[-2:])]
-        if steps:
-            split = split[: steps - given]
-        yield from split
-        given, epoch = given + len(split), epoch + 1
+        order = torch.randperm(n, generator=rng)
+        kept = sizes[: steps - given] if steps else sizes
+        yield order[: sum(kept)], kept
+        given, epoch = given + len(kept), epoch + 1
+
+
+def batches(one: Pass) -> tuple[Tensor, ...]:
+    """The samples of each mini-batch of a pass."""
+    order, sizes = one
+    return order.split(sizes)
 
 
 @dataclass(frozen=True)
@@ -151,11 +159,11 @@ class Solver(Paced):
         w, taken = yield Descent(self, client, start, rng, anchor, shift, epochs)
         return w, taken
 
-    def plan(
+    def passes(
         self, client: Client, layout: Layout, rng: torch.Generator, epochs: int | None = None
-    ) -> Iterator[Tensor]:
-        """The samples of each mini-batch of one training, in the order in which they are seen."""
-        return batches(
+    ) -> Iterator[Pass]:
+        """What a client's training sees, pass by pass: drawn when it is asked for."""
+        return passes(
             len(client),
             self.batch or len(client),
             rng,
@@ -163,6 +171,10 @@ class Solver(Paced):
             steps=self.steps if epochs is None else 0,  # a client's own epochs come first
             least=2 if layout.has_batch_norm else 1,
         )
+
+    def plan(self, client: Client, layout: Layout, rng: torch.Generator) -> Iterator[Tensor]:
+        """The samples of each mini-batch of one training, in the order in which they are seen."""
+        return chain.from_iterable(map(batches, self.passes(client, layout, rng)))
 
     def step(
         self,
@@ -228,13 +240,20 @@ class Descent:
                 taken += 1
         return net.w.clone(), taken
 
+    def passes(self, layout: Layout) -> Iterator[tuple[Pass, Pass | None]]:
+        """What is seen, pass by pass, and with MAML what the inner steps see."""
+
+        def drawn() -> Iterator[Pass]:
+            return self.solver.passes(self.client, layout, self.rng, self.epochs)
+
+        inner: Iterator[Pass | None] = drawn() if self.solver.meta else repeat(None)
+        return zip(drawn(), inner, strict=False)
+
     def plan(self, layout: Layout) -> Iterator[tuple[Tensor, Tensor | None]]:
         """The samples of each step, and with MAML those of its inner step."""
-        plan = self.solver.plan(self.client, layout, self.rng, self.epochs)
-        inner: Iterator[Tensor | None] = repeat(None)
-        if self.solver.meta:
-            inner = self.solver.plan(self.client, layout, self.rng, self.epochs)
-        return zip(plan, inner, strict=False)
+        for outer, inner in self.passes(layout):
+            before: Iterable[Tensor | None] = repeat(None) if inner is None else batches(inner)
+            yield from zip(batches(outer), before, strict=False)
 
 
 def own_row(client: Client, received: Tensor, private: str, layout: Layout) -> Tensor:

@@ -105,11 +105,11 @@ class Serial:
         question = Question(cohort, task, state, send, self.calls)
         self.calls += 1
         down = torch.full_like(cohort, self.weight(question) if len(cohort) else 0)
-        up = torch.zeros_like(cohort)
+        ids, up = cohort.tolist(), [0] * len(cohort)
         got: dict[int, Reply] = {}
         rejected: dict[int, str] = {}
         for j, reply in self.answers(question):
-            i = int(cohort[j])
+            i = ids[j]
             up[j] = sum(t.nbytes for t in (reply.value, *reply.extra.values()))
             if self.purpose == "train":
                 if fault := not_finite(reply):
@@ -125,7 +125,7 @@ class Serial:
                 type(task).__name__,
                 cohort,
                 down,
-                up,
+                torch.tensor(up, dtype=cohort.dtype),
                 rejected,
                 time.perf_counter() - began,
             )

@@ -8,7 +8,7 @@ import os
 import tempfile
 import warnings
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from multiprocessing.reduction import DupFd
 from typing import Any, NamedTuple
 
@@ -60,10 +60,21 @@ class Shelf:
 
     def put(self, t: Tensor) -> Spot:
         """Lay a copy of a tensor here; the shelf doubles when it is full."""
-        spot = Spot(-(-self.used // LINE) * LINE, tuple(t.shape), t.dtype)
+        spot = self.room(t.shape, t.dtype)
+        self.see(spot).copy_(t.detach())
+        return spot
+
+    def put_rows(self, rows: Sequence[Tensor]) -> Spot:
+        """Copies of several tensors of one shape, as one."""
+        spot = self.room((len(rows), *rows[0].shape), rows[0].dtype)
+        torch.stack([t.detach() for t in rows], out=self.see(spot))
+        return spot
+
+    def room(self, shape: Sequence[int], dtype: torch.dtype) -> Spot:
+        """A free spot."""
+        spot = Spot(-(-self.used // LINE) * LINE, tuple(shape), dtype)
         self.used = spot.stop
         self.grow()
-        self.see(spot).copy_(t.detach())
         return spot
 
     def grow(self) -> None:

@@ -85,26 +85,35 @@ def needed(question: Question) -> tuple[Tensor, Tensor]:
 
 
 @dataclass(frozen=True)
-class Answer:
-    """A reply whose tensors lie on the shelf of the worker that gave it."""
+class Answers:
+    """The replies of a portion, one below the other, on the shelf of the worker that gave them."""
 
     value: Spot
     extra: dict[str, Spot]
-    keep: dict[str, Spot]
+    keep: list[dict[str, Spot]]
 
     @classmethod
-    def of(cls, reply: Reply, shelf: Shelf) -> Answer:
-        """Lay it down."""
-        keep = shelf.put_all(reply.keep)
-        return cls(shelf.put(reply.value), shelf.put_all(reply.extra), keep)
+    def of(cls, replies: Sequence[Reply], shelf: Shelf) -> Answers:
+        """Lay them down."""
+        extra = {
+            name: shelf.put_rows([r.extra[name] for r in replies]) for name in replies[0].extra
+        }
+        value = shelf.put_rows([r.value for r in replies])
+        return cls(value, extra, [shelf.put_all(r.keep) for r in replies])
 
-    def open(self, shelf: Shelf) -> Reply:
-        """Copy it: the shelf will be used again."""
-        keep, extra = (
-            {name: t.clone() for name, t in shelf.see_all(spots).items()}
-            for spots in (self.keep, self.extra)
-        )
-        return Reply(shelf.see(self.value).clone(), extra, keep)
+    def open(self, shelf: Shelf) -> list[Reply]:
+        """Copy them: the shelf will be used again. What is kept is kept client by client."""
+        extra = {name: t.clone() for name, t in shelf.see_all(self.extra).items()}
+        return [
+            Reply(
+                value,
+                {name: rows[j] for name, rows in extra.items()},
+                {name: t.clone() for name, t in shelf.see_all(spots).items()},
+            )
+            for j, (value, spots) in enumerate(
+                zip(shelf.see(self.value).clone(), self.keep, strict=True)
+            )
+        ]
 
 
 class WorkerError(Exception):
@@ -136,14 +145,13 @@ class Failure:
         return made
 
 
-Outcome = list[Answer] | Failure  # of one portion
+Outcome = Answers | Failure  # of one portion
 
 
 def opened(outcomes: Sequence[Outcome], shelf: Shelf) -> list[list[Reply] | Failure]:
     """What came of some portions, as it is told here."""
     return [
-        outcome if isinstance(outcome, Failure) else [answer.open(shelf) for answer in outcome]
-        for outcome in outcomes
+        outcome if isinstance(outcome, Failure) else outcome.open(shelf) for outcome in outcomes
     ]
 
 
@@ -176,10 +184,9 @@ def work(
 def outcome(view: Serial, question: Question, portion: Portion, outbox: Shelf) -> Outcome:
     """The answers of a portion, or what went wrong with it."""
     try:
-        replies = view.answer(question, portion)
+        return Answers.of(view.answer(question, portion), outbox)
     except Exception as error:
         return Failure.of(error)
-    return [Answer.of(reply, outbox) for reply in replies]
 
 
 def settle(parent: int) -> None:

@@ -11,7 +11,7 @@ from coterie.client import Client
 from coterie.engine.stacked.chain import Layer
 from coterie.engine.stacked.stack import Stack
 from coterie.layout import Layout
-from coterie.solver import Batch, Descent
+from coterie.solver import Batch, Descent, Pass
 
 AHEAD = 16_000_000  # bytes of samples that are fetched at once
 
@@ -23,61 +23,70 @@ class Feed:
     """
 
     def __init__(
-        self, clients: Sequence[Client], plans: Sequence[Sequence[Tensor]], classes: int
+        self, clients: Sequence[Client], plans: Sequence[Sequence[Pass]], classes: int
     ) -> None:
-        self.clients, self.classes, self.sample = clients, classes, clients[0].x[0]
-        steps = max(map(len, plans))
-        lengths = torch.tensor([[i.numel() for i in p] + [0] * (steps - len(p)) for p in plans])
+        self.samples, self.classes = [client.x for client in clients], classes
+        sizes = [[size for _, several in plan for size in several] for plan in plans]
+        steps = max(map(len, sizes))
+        lengths = torch.tensor([s + [0] * (steps - len(s)) for s in sizes])
         self.longest: list[int] = lengths.amax(0).tolist()
         valid = torch.arange(max(self.longest)) < lengths[..., None]
+        seen = torch.cat([order for plan in plans for order, _ in plan])
         self.index = torch.zeros(valid.shape, dtype=torch.long)  # into each client's samples
-        self.index[valid] = torch.cat([i for plan in plans for i in plan])
+        self.index.masked_scatter_(valid, seen)
         self.labels = torch.empty_like(self.index)
         for client, i, labels in zip(clients, self.index, self.labels, strict=True):
             torch.index_select(client.y, 0, i.flatten(), out=labels.view(-1))
+        sample = clients[0].x[0]
         # Of each sample in its client's loss: 1/b, or 0 for filling.
-        self.share = valid.to(self.sample.dtype) / lengths[..., None].clamp(min=1)
-        step = len(plans) * max(self.longest) * self.sample.nbytes
-        self.ahead, self.fetched = max(1, AHEAD // step), range(0)
+        self.share = valid.to(sample.dtype) / lengths[..., None].clamp(min=1)
+        m, _, b = valid.shape
+        ahead = min(steps, max(1, AHEAD // (m * b * sample.nbytes)))
+        self.x = sample.new_empty(m, ahead, b, *sample.shape)  # written over and over
+        self.fetched = range(0)
 
     def __call__(self, step: int, m: int) -> Batch:
         """The step's mini-batches of the first m clients: samples, and shares at their labels."""
         if step not in self.fetched:
-            self.fetched = range(step, min(step + self.ahead, len(self.longest)))
-            self.x, self.y = self.fetch(slice(step, self.fetched.stop), m)
+            self.fetched = range(step, min(step + self.x.shape[1], len(self.longest)))
+            self.y = self.fetch(slice(step, self.fetched.stop), m)
         place, b = step - self.fetched.start, self.longest[step]
         return self.x[:m, place, :b], self.y[:m, place, :, :b]
 
-    def fetch(self, steps: slice, m: int) -> Batch:
-        """Some steps at once: (m, steps, B, ...) and (m, steps, K, B)."""
+    def fetch(self, steps: slice, m: int) -> Tensor:
+        """The samples of some steps at once, and (m, steps, K, B) their shares."""
         index, labels, share = (t[:m, steps] for t in (self.index, self.labels, self.share))
-        x = self.sample.new_empty(*index.shape, *self.sample.shape)
-        for client, i, samples in zip(self.clients, index, x, strict=False):
-            # From where they lie: no copy of all data.
-            torch.index_select(client.x, 0, i.flatten(), out=samples.flatten(0, 1))
-        *before, b = index.shape
-        shares = x.new_zeros(*before, self.classes, b)
-        return x, shares.scatter_(2, labels[:, :, None], share[:, :, None])
+        rows = index.flatten(1)
+        places = self.x.flatten(1, 2)[:m, : rows.shape[1]]
+        for samples, i, x in zip(self.samples, rows.unbind(), places.unbind(), strict=False):
+            torch.index_select(samples, 0, i, out=x)  # from where they lie: no copy of all data
+        _, ahead, b = index.shape
+        shares = self.x.new_zeros(m, ahead, self.classes, b)
+        return shares.scatter_(2, labels[:, :, None], share[:, :, None])
 
 
 def descend(
-    descents: Sequence[Descent], layers: Sequence[Layer], layout: Layout, *, channels_last: bool
+    descents: Sequence[Descent],
+    layers: Sequence[Layer],
+    layout: Layout,
+    classes: int,
+    *,
+    channels_last: bool,
 ) -> list[tuple[Tensor, int]]:
     """What `Descent.alone` gives each, by one set of operations for all; they share a solver."""
     solver = descents[0].solver
-    plans = [list(d.plan(layout)) for d in descents]
-    order = sorted(range(len(plans)), key=lambda j: -len(plans[j]))  # stable: same order, same bits
-    plans, descents = [plans[j] for j in order], [descents[j] for j in order]
-    steps = [len(plan) for plan in plans]
+    plans = [list(d.passes(layout)) for d in descents]
+    taken = [sum(len(sizes) for (_, sizes), _ in plan) for plan in plans]
+    order = sorted(range(len(plans)), key=lambda j: -taken[j])  # stable: same order, same bits
+    plans, descents, steps = ([some[j] for j in order] for some in (plans, descents, taken))
     trained = torch.stack([d.start for d in descents])
     if not steps[0]:
         return undo(order, trained, steps)
     clients = [d.client for d in descents]
-    classes = len(layout.predict(layout.initial, clients[0].x[:1])[0])
-    outer = Feed(clients, [[i for i, _ in plan] for plan in plans], classes)
+    outer = Feed(clients, [[one for one, _ in plan] for plan in plans], classes)
     inner = None
     if solver.meta:
-        before = [[i for _, i in plan if i is not None] for plan in plans]
+        before = [[one for _, one in plan if one is not None] for plan in plans]
         inner = Feed(clients, before, classes)
 
     mask = layout.mask(solver.train)

@@ -40,7 +40,7 @@ class Stacked(Serial):
         self.layers: list[Layer] | None = None
         try:
             layers = chain(layout)
-            agree(layers, layout, clients[0].x[:4])
+            self.classes = agree(layers, layout, clients[0].x[:4])
             self.layers = layers
         except CrookedError as why:
             self.notes = (f"clients train one after another, not stacked: {why}",)
@@ -153,7 +153,11 @@ class Stacked(Serial):
             result
             for i in range(0, len(descents), wide)
             for result in descend(
-                descents[i : i + wide], self.layers, self.layout, channels_last=alone
+                descents[i : i + wide],
+                self.layers,
+                self.layout,
+                self.classes,
+                channels_last=alone,
             )
         ]
 
@@ -178,8 +182,11 @@ def solver_of(task: Task) -> Solver | None:
     return solver
 
 
-def agree(layers: Sequence[Layer], layout: Layout, x: Tensor) -> None:
-    """One gradient both ways: a network that only looks like its layers is found out here."""
+def agree(layers: Sequence[Layer], layout: Layout, x: Tensor) -> int:
+    """One gradient both ways: a network that only looks like its layers is found out here.
+
+    Of one that is what it looks like, the number of its classes.
+    """
     rng = torch.Generator().manual_seed(0)
     rows = layout.initial + 0.01 * torch.randn(2, layout.size, generator=rng).to(layout.dtype)
     plain = copy.deepcopy(layout)
@@ -204,3 +211,4 @@ def agree(layers: Sequence[Layer], layout: Layout, x: Tensor) -> None:
         tolerance = 1e-4 * want.abs().max() if layout.dtype == torch.float32 else 1e-9
         if not torch.allclose(stack.unlaid(stack.grad), want, rtol=1e-4, atol=float(tolerance)):
             raise CrookedError("its gradient is not that of its layers")
+    return classes
