@@ -90,7 +90,7 @@ def agree(
     ways = [(work, False)] + [([d], True) for d in both(layout, solver, sizes, shape, **how)[0]]
     got = {False: [], True: []}
     for descents, last in ways:
-        got[last] += descend(descents, chain(layout), layout, channels_last=last)
+        got[last] += descend(descents, chain(layout), layout, K, channels_last=last)
     for results in got.values():
         for (w, steps), (row, taken) in zip(results, expected, strict=True):
             assert steps == taken
@@ -136,12 +136,13 @@ def test_every_term_of_the_solver_is_each_clients_own(terms: str) -> None:
     agree(layout, solver, [9, 4, 1, 12], (2,), **how)
 
 
-@settings(max_examples=25)
+@settings(max_examples=50)
 @given(
+    st.booleans(),
     st.integers(1, 3),
     st.integers(1, 4),
-    st.integers(1, 3),
-    st.integers(1, 2),
+    st.tuples(st.integers(1, 3), st.integers(1, 4)),
+    st.tuples(st.integers(1, 2), st.integers(1, 3)),
     st.integers(0, 2),
     st.booleans(),
     st.sampled_from(["max", "mean", None]),
@@ -149,19 +150,21 @@ def test_every_term_of_the_solver_is_each_clients_own(terms: str) -> None:
     st.integers(7, 11),
 )
 def test_any_convolution_and_pooling(
+    first: bool,
     inputs: int,
     outputs: int,
-    kernel: int,
-    stride: int,
+    kernel: tuple[int, int],
+    stride: tuple[int, int],
     padding: int,
     bias: bool,
     pool: str | None,
     size: int,
     side: int,
 ) -> None:
-    conv = nn.Conv2d(inputs, outputs, (kernel, 2), stride, (padding, 1), bias=bias)
+    conv = nn.Conv2d(inputs, outputs, kernel, stride, (padding, 1), bias=bias)
     pools = {"max": [nn.MaxPool2d(size)], "mean": [nn.AvgPool2d(size)], None: []}[pool]
-    body = nn.Sequential(nn.Conv2d(inputs, inputs, 2), conv, nn.ReLU(), *pools, nn.Flatten())
+    before = [] if first else [nn.Conv2d(inputs, inputs, 2)]
+    body = nn.Sequential(*before, conv, nn.ReLU(), *pools, nn.Flatten())
     features = body(torch.zeros(1, inputs, side, side)).shape[1]
     if not features:
         return
@@ -177,10 +180,11 @@ def test_what_does_not_fit_the_cache_is_done_by_and_by(monkeypatch: pytest.Monke
     agree(double(Lenet()), solver, [9, 4, 11], (2, 10, 10))
 
 
-def test_a_maximum_among_equals_learns_where_pytorch_does() -> None:
-    layout = double(
-        nn.Sequential(nn.Conv2d(1, 2, 1), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(8, K))
-    )
+@pytest.mark.parametrize("first", [True, False])
+def test_a_maximum_among_equals_learns_where_pytorch_does(first: bool) -> None:
+    before = [] if first else [nn.Conv2d(1, 1, 1)]
+    tail = nn.Sequential(nn.Conv2d(1, 2, 1), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(8, K))
+    layout = double(nn.Sequential(*before, *tail))
     x = torch.tensor([0.0, 1.0]).double()[torch.randint(2, (6, 1, 4, 4), generator=stream(0))]
     net, y = layout.mount(layout.initial), torch.tensor([0, 1, 2, 0, 1, 2])
     net.gradient(x, y)

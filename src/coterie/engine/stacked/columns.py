@@ -68,71 +68,104 @@ class Scratch:
 class Fields:
     """A convolution: its fields gathered as columns, then one product for each client.
 
-    Of the rows that a pooling behind it compares, `tile` at a time, one field is gathered, and the
-    kernel stands in it at as many heights: fewer columns and a product of better shape, for some
-    multiplications by zero. The columns are gathered again on the way back: that is cheaper than
-    to keep them.
+    Of the places that a pooling behind it compares, `tile` = (high, wide) of them, one field is
+    gathered, and the kernel stands in it at as many places: fewer columns and a product of better
+    shape, for some multiplications by zero. The columns are gathered again on the way back: that is
+    cheaper than to keep them.
+
+    Only the first layer may be tiled in width: fields that lie `comb` apart are long runs where
+    every comb-th column of a picture lies beside the next, and only samples come in any order.
     """
 
     def __init__(
-        self, layer: Convolution, w: Tensor, grad: Tensor, m: int, tile: int, scratch: Scratch
+        self,
+        layer: Convolution,
+        w: Tensor,
+        grad: Tensor,
+        m: int,
+        tile: tuple[int, int],
+        scratch: Scratch,
     ) -> None:
         self.layer, self.tile, self.scratch, self.result = layer, tile, scratch, Scratch()
-        (out, c, kh, kw), (sh, _) = layer.shape, layer.stride
+        (out, c, kh, kw), (sh, sw), (high, wide) = layer.shape, layer.stride, tile
         self.weight, self.dweight = (rows(t, layer.weight, m, *layer.shape) for t in (w, grad))
         self.bias = self.dbias = None
         if layer.bias is not None:
             self.bias, self.dbias = (rows(t, layer.bias, m, out, 1) for t in (w, grad))
-        self.field = c, kh + (tile - 1) * sh, kw
-        kernels = [w.new_zeros(m, out, tile, *self.field) for _ in range(2)]
-        self.inside, self.dinside = map(self.diagonal, kernels)
-        self.kernel, self.dkernel = (t.view(m, out * tile, -1) for t in kernels)
+        self.comb = wide * sw if wide > 1 else 1
+        across = -(-(kw + (wide - 1) * sw) // self.comb) * self.comb
+        self.field = c, kh + (high - 1) * sh, across
+        kernels = [w.new_zeros(m, out, high, wide, *self.field) for _ in range(2)]
+        self.inside, dinside = map(self.diagonal, kernels)
+        self.parts = [dinside[:, :, y, x] for y in range(high) for x in range(wide)]
+        self.kernel, self.dkernel = (t.view(m, out * high * wide, -1) for t in kernels)
 
     def diagonal(self, kernel: Tensor) -> Tensor:
-        """(m, out, tile, in, kh, kw): where the weights of each height stand in (..., field)."""
-        (_, _, kh, kw), (sh, _) = self.layer.shape, self.layer.stride
-        by_client, by_channel, by_height, *within = kernel.stride()
-        steps = by_client, by_channel, by_height + sh * kw, *within
-        return kernel.as_strided((*kernel.shape[:4], kh, kw), steps)
+        """(m, out, high, wide, in, kh, kw): where the weights stand in (..., *field)."""
+        (_, _, kh, kw), (sh, sw) = self.layer.shape, self.layer.stride
+        by_client, by_channel, by_high, by_wide, by_depth, by_row, by_column = kernel.stride()
+        steps = by_client, by_channel, by_high + sh * by_row, by_wide + sw * by_column
+        size = (*kernel.shape[:5], kh, kw)
+        return kernel.as_strided(size, (*steps, by_depth, by_row, by_column))
 
-    def forward(self, a: Tensor) -> Tensor:
-        """(m, in, H, W, B) to (m, out, H', W', B), or tiled (m, out, tile, H'/tile, W', B)."""
-        (out, _, kh, kw), (sh, sw) = self.layer.shape, self.layer.stride
+    def combed(self, x: Tensor) -> Tensor:
+        """Samples (m, B, in, H, W), padded, as (m, in, H, comb, W/comb, B)."""
+        ph, pw = self.layer.padding
+        self.across = x.shape[-1] + 2 * pw
+        rest = -self.across % self.comb
+        if ph or pw or rest:
+            x = F.pad(x, (pw, pw + rest, ph, ph))
+        return x.unflatten(-1, (-1, self.comb)).permute(0, 2, 3, 5, 4, 1).contiguous()
+
+    def padded(self, a: Tensor) -> Tensor:
+        """Activations (m, in, H, W, B), padded, as (m, in, H, 1, W, B)."""
         ph, pw = self.layer.padding
         if ph or pw:
             a = F.pad(a, (0, 0, pw, pw, ph, ph))
-        self.entered = a
-        m, _, height, width, b = a.shape
+        self.across = a.shape[3]
+        return a.unsqueeze(3)
+
+    def forward(self, a: Tensor) -> Tensor:
+        """What is combed, or (m, in, H, W, B), to (m, out, *tile, places high, wide, B).
+
+        A tile of one, or one wide, is left out of the shape.
+        """
+        self.entered = a = self.padded(a) if a.ndim == 5 else a
+        (out, _, kh, kw), (sh, sw), (high, wide) = self.layer.shape, self.layer.stride, self.tile
+        m, height, b = a.shape[0], a.shape[2], a.shape[-1]
         # Rows and columns that the pooling leaves out are not computed.
-        self.high = ((height - kh) // sh + 1) // self.tile
-        self.wide = ((width - kw) // sw + 1) // self.tile * self.tile
+        self.high = ((height - kh) // sh + 1) // high
+        self.wide = ((self.across - kw) // sw + 1) // high * high // wide
         places = self.high * self.wide * b
         self.few = max(1, GATHERED // (prod(self.field) * places * a.itemsize))
-        self.inside.copy_(self.weight[:, :, None])
-        y = self.result(a, m, out * self.tile, places)
+        self.inside.copy_(self.weight[:, :, None, None])
+        y = self.result(a, m, out * high * wide, places)
         for kernel, entered, left in self.by_few(self.kernel, a, y):
             torch.bmm(kernel, self.columns(entered), out=left)
         if self.bias is not None:
             y.view(m, out, -1).add_(self.bias)
-        tile = () if self.tile == 1 else (self.tile,)
+        tile = (n for n in self.tile if n > 1)
         return y.view(m, out, *tile, self.high, self.wide, b)
 
     def backward(self, g: Tensor, needed: bool) -> Tensor:
         """And back: every field's gradient is added where it was."""
         m, out = g.shape[:2]
-        g = g.reshape(m, out * self.tile, -1)
+        g = g.reshape(m, out * prod(self.tile), -1)
         back = torch.zeros_like(self.entered) if needed else self.entered
         several = self.by_few(self.kernel, self.dkernel, self.entered, g, back)
         for kernel, dkernel, entered, gradient, whole in several:
             columns = self.columns(entered)
             torch.bmm(gradient, columns.transpose(1, 2), out=dkernel)
             if needed:
-                self.scatter(torch.bmm(kernel.transpose(1, 2), gradient, out=columns), whole)
-        torch.sum(self.dinside, 2, out=self.dweight)
+                torch.bmm(kernel.transpose(1, 2), gradient, out=columns)
+                self.scatter(columns, whole.squeeze(3))
+        self.dweight.copy_(self.parts[0])
+        for part in self.parts[1:]:  # one by one: a sum over such strides takes four times as long
+            self.dweight.add_(part)
         if self.dbias is not None:
             torch.sum(g.view(m, out, -1), 2, keepdim=True, out=self.dbias)
-        (ph, pw), (height, width) = self.layer.padding, back.shape[2:4]
-        return back[:, :, ph : height - ph, pw : width - pw]
+        (ph, pw), (height, width) = self.layer.padding, (back.shape[2], self.across)
+        return back[:, :, ph : height - ph, 0, pw : width - pw]
 
     def by_few(self, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
         """As many clients at a time as are gathered at a time."""
@@ -142,13 +175,16 @@ class Fields:
 
     def columns(self, a: Tensor) -> Tensor:
         """(m, in x field, places x B): every field's numbers."""
-        (m, *_, b), (c, high, kw) = a.shape, self.field
-        (sm, sc, sy, sx, _), (sh, sw) = a.stride(), self.layer.stride
-        places, steps = [self.high, self.wide, b], [self.tile * sh * sy, sw * sx, 1]
-        if sw == 1:  # neighbours along a row lie side by side: one long run of W' B numbers
-            places, steps = [self.high, self.wide * b], [self.tile * sh * sy, 1]
-        fields = a.as_strided((m, c, high, kw, *places), (sm, sc, sy, sx, *steps))
-        return self.scratch(a, *fields.shape).copy_(fields).view(m, c * high * kw, -1)
+        (m, *_, b), (c, high, across), (sh, sw) = a.shape, self.field, self.layer.stride
+        sm, sc, sy, between, sx, _ = a.stride()
+        down = self.tile[0] * sh * sy
+        places, steps = [self.high, self.wide, b], [down, sw * sx, 1]
+        if self.comb > 1 or sw == 1:  # places along a row lie side by side: one long run of them
+            places, steps = [self.high, self.wide * b], [down, 1]
+        fields = a.as_strided(
+            (m, c, high, across // self.comb, self.comb, *places), (sm, sc, sy, sx, between, *steps)
+        )
+        return self.scratch(a, *fields.shape).copy_(fields).view(m, c * high * across, -1)
 
     def scatter(self, columns: Tensor, whole: Tensor) -> None:
         """Add to (m, in, H, W, B) what each field's numbers say of it."""
@@ -159,7 +195,7 @@ class Fields:
         across = whole.new_zeros(m, c, high, self.high, width, b)
         for x in range(kw):
             across[..., x : x + sw * self.wide : sw, :].add_(columns[:, :, :, x])
-        step = self.tile * sh
+        step = self.tile[0] * sh
         for y in range(high):
             whole[:, :, y : y + step * self.high : step].add_(across[:, :, y])
 

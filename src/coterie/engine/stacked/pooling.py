@@ -66,21 +66,32 @@ class Larger:
     """
 
     def forward(self, a: Tensor) -> Tensor:
-        """(m, c, 2, H/2, W, B) to (m, c, H/2, W/2, B)."""
-        self.shape, self.pairs = a.shape, a.unflatten(4, (-1, 2)).unbind(5)
-        self.rows = torch.maximum(*self.pairs).unbind(2)
-        return torch.maximum(*self.rows)
+        """(m, c, 2, H/2, W, B), or (m, c, 2, 2, H/2, W/2, B), to (m, c, H/2, W/2, B)."""
+        self.entered = a
+        self.pairs = a.unbind(3) if a.ndim == 7 else a.unflatten(4, (-1, 2)).unbind(5)
+        self.rows = torch.maximum(*self.pairs)
+        return torch.maximum(*self.rows.unbind(2))
 
     def backward(self, g: Tensor, needed: bool) -> Tensor:
         """The gradient goes to the place that was largest."""
-        rows = torch.stack(shared(g, *self.rows), 2)
-        return torch.stack(shared(rows, *self.pairs), 5).view(self.shape)
+        share(g, *self.rows.unbind(2), *self.rows.unbind(2))
+        if self.entered.ndim == 7:
+            share(self.rows, *self.pairs, *self.pairs)
+            return self.entered
+        # Pairs that lie in turns are better taken apart than written to.
+        apart = torch.empty_like(self.rows), torch.empty_like(self.rows)
+        share(self.rows, *self.pairs, *apart)
+        return torch.stack(apart, 5).view(self.entered.shape)
 
 
-def shared(g: Tensor, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
-    """The gradient of a maximum: all to the second where it is larger, else to the first."""
-    to_second = aten.threshold_backward(g, second - first, 0)
-    return g - to_second, to_second
+def share(g: Tensor, first: Tensor, second: Tensor, to_first: Tensor, to_second: Tensor) -> None:
+    """The gradient of a maximum: to the second where it is larger, else to the first.
+
+    It may be written where the numbers are: nobody needs them any more.
+    """
+    torch.sub(second, first, out=to_second)
+    aten.threshold_backward.grad_input(g, to_second, 0, grad_input=to_second)
+    torch.sub(g, to_second, out=to_first)
 
 
 class Mean(Windows):

@@ -66,8 +66,8 @@ class Stack:
         """(m, P) the networks' numbers, copied."""
         return self.unlaid(self.w)
 
-    def operation(self, layer: Layer, tile: int) -> Operation:
-        """A layer at work on this stack, `tile` rows together."""
+    def operation(self, layer: Layer, tile: tuple[int, int]) -> Operation:
+        """A layer at work on this stack, so many rows and columns together."""
         if isinstance(layer, Rectify):
             return columns.Positive()
         if self.channels_last:
@@ -85,7 +85,7 @@ class Stack:
                 return columns.Fields(layer, self.w, self.grad, self.m, tile, self.scratch)
             case Dense():
                 return columns.Product(layer, self.w, self.grad, self.m)
-            case Pool(size=2, mean=False) if tile == 2:
+            case Pool(size=2, mean=False) if tile[0] == 2:
                 return pooling.Larger()
             case Pool():
                 return pooling.Mean(layer) if layer.mean else pooling.Largest(layer)
@@ -112,21 +112,25 @@ class Stack:
             return x.flatten(2)
         if self.channels_last:
             return x[0].to(memory_format=torch.channels_last)
-        return x.movedim(1, -1).contiguous()
+        first = self.ops[0]
+        return first.combed(x) if isinstance(first, columns.Fields) else x.movedim(1, -1)
 
 
-def tiles(layers: Sequence[Layer]) -> list[int]:
-    """For each layer how many rows stand together: from a convolution to a pooling behind it.
+def tiles(layers: Sequence[Layer]) -> list[tuple[int, int]]:
+    """For each layer how many rows and columns stand together: in front of a pooling, its size.
+
+    Columns only where the pooling is a maximum of 2 x 2 and the convolution the first layer.
 
     >>> conv = Convolution(slice(0), None, (6, 1, 5, 5), (1, 1), (0, 0))
-    >>> tiles([conv, Rectify(), Pool(2), conv, Flatten()])
-    [2, 2, 2, 1, 1]
+    >>> tiles([conv, Pool(2), Rectify(), conv, Rectify(), Pool(2, mean=True), conv, Flatten()])
+    [(2, 2), (2, 2), (1, 1), (2, 1), (2, 1), (2, 1), (1, 1), (1, 1)]
     """
-    found = [1] * len(layers)
+    found = [(1, 1)] * len(layers)
     start = None
     for i, layer in enumerate(layers):
         if isinstance(layer, Pool) and start is not None:
-            found[start : i + 1] = [layer.size] * (i + 1 - start)
+            wide = 2 if layer == Pool(2) and start == 0 else 1
+            found[start : i + 1] = [(layer.size, wide)] * (i + 1 - start)
         if isinstance(layer, Convolution):
             start = i
         elif not isinstance(layer, Rectify):
