@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import sys
 import weakref
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Generic, Protocol, TypeVar
+
+import torch
 
 from coterie.engine.serial import Question, Serial
 from coterie.engine.worker import Failure, Portion
 from coterie.errors import ClientError
 from coterie.types import Reply
 
+LOADED = ctypes.CDLL(None) if sys.platform == "linux" else None  # PyTorch's OpenMP is in it
+SOFTLY = 1  # OpenMP's omp_pause_soft
 DEATHS = 3  # of workers, on one portion, before it is given up
 
 
@@ -109,7 +116,8 @@ class Crew(ABC, Generic[H]):
                     engine.population[i]  # made here once, it is shared by all who start now
             self.start(engine)
             queue = sorted(portions, key=weight, reverse=True)
-            return self.collect(engine, question, queue, weight)
+            with one_thread():
+                return self.collect(engine, question, queue, weight)
         except BaseException:  # nobody will wait for what they are at
             dismiss(self.hands, os.getpid())
             raise
@@ -155,6 +163,23 @@ class Crew(ABC, Generic[H]):
     def close(self) -> None:
         """Let all workers go."""
         dismiss(self.hands, os.getpid(), seconds=1)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """The cores are the workers' for a while; only copies are made here, so no bit changes.
+
+    A thread that has helped to compute spins for some milliseconds, in hope of more work: those of
+    this process are ended, and come again when they are needed.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    if hasattr(LOADED, "omp_pause_resource_all"):
+        LOADED.omp_pause_resource_all(SOFTLY)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def dismiss(hands: list[H], owner: int, seconds: float = 0) -> None:
