@@ -23,7 +23,7 @@ from torch import Tensor
 from coterie import checkpoint
 from coterie.client import Client
 from coterie.data.population import partition
-from coterie.engine.crew import Crew, take
+from coterie.engine.crew import LOADED, Crew, one_thread, take
 from coterie.engine.pool import Pool
 from coterie.engine.serial import Question, Serial
 from coterie.engine.shelf import Shelf
@@ -233,6 +233,27 @@ def test_each_worker_computes_on_one_thread() -> None:
     finally:
         torch.set_num_threads(1)
     assert threads.tolist() == [1] * 8
+
+
+def test_while_workers_work_no_other_thread_spins_on_their_cores() -> None:
+    def helpers() -> int:
+        return len(list(Path("/proc/self/task").iterdir()))
+
+    ends = hasattr(LOADED, "omp_pause_resource_all")
+    try:
+        torch.set_num_threads(2)
+        torch.ones(10**6).sum()
+        awake = helpers() if ends else 0
+        with one_thread():
+            assert torch.get_num_threads() == 1
+            until = time.monotonic() + 5
+            while ends and helpers() == awake and time.monotonic() < until:
+                time.sleep(0.001)
+            assert not ends or helpers() < awake
+        assert torch.get_num_threads() == 2
+        assert torch.ones(10**6).sum() == 10**6
+    finally:
+        torch.set_num_threads(1)
 
 
 @pytest.mark.slow
@@ -507,6 +528,7 @@ def test_a_shelf_gives_back_what_was_laid_down_however_often_it_grew(dtype: torc
         assert torch.equal(shelf.see(spot), t)
         assert torch.equal(other.see(spot), t)
         assert other.see(spot).data_ptr() % 64 == 0 or not t.numel()
+    assert torch.equal(other.see(shelf.put_rows([laid[3], laid[3] + laid[3]]))[0], laid[3])
     shelf.clear()
     again = shelf.put(laid[3])
     assert again.start == 0

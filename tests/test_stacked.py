@@ -20,6 +20,7 @@ from coterie.engine.stacked.engine import Stacked
 from coterie.engine.stacked.stack import Stack
 from coterie.errors import ClientError
 from coterie.layout import Layout
+from coterie.loop import run
 from coterie.methods.fedavg import FedAvg
 from coterie.rng import stream
 from coterie.score import Score
@@ -195,6 +196,19 @@ def test_a_maximum_among_equals_learns_where_pytorch_does(first: bool) -> None:
         )
         stack.gradient(x[None], share)
         torch.testing.assert_close(stack.grad, net.grad, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("second", [nn.Identity(), nn.Conv2d(1, 1, 1), nn.MaxPool2d(2)])
+def test_samples_are_read_and_never_written(second: nn.Module) -> None:
+    """A ReLU works in place, but not on what belongs to a client."""
+    net = nn.Sequential(nn.ReLU(), second, nn.Flatten(), nn.LazyLinear(K + 2))
+    net(torch.zeros(1, 1, 4, 4))
+    x, y = torch.randn(5, 1, 4, 4, generator=stream(0)), torch.arange(5) % K
+    before = x.clone()
+    fed = Stacked([Client(x, y, x, y, "a")], Layout(net), classes=K, seed=0)
+    assert fed.layers is not None and fed.classes == K
+    *_, _ = run(FedAvg(Solver(lr=0.1, batch=2, epochs=2)), fed, 2)
+    assert torch.equal(x, before)
 
 
 def test_the_maximum_moves_before_the_relu() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, repeat
 from typing import Literal
 
@@ -76,10 +76,11 @@ def passes(
         given, epoch = given + len(kept), epoch + 1
 
 
-def batches(one: Pass) -> tuple[Tensor, ...]:
+def batches(one: Pass) -> Sequence[Tensor]:
     """The samples of each mini-batch of a pass."""
     order, sizes = one
-    return order.split(sizes)
+    found: Sequence[Tensor] = order.split(sizes)
+    return found
 
 
 @dataclass(frozen=True)

@@ -174,7 +174,7 @@ def one_thread() -> Iterator[None]:
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)
-    if hasattr(LOADED, "omp_pause_resource_all"):
+    if LOADED and hasattr(LOADED, "omp_pause_resource_all"):
         LOADED.omp_pause_resource_all(SOFTLY)
     try:
         yield

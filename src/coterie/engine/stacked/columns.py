@@ -115,7 +115,9 @@ class Fields:
         rest = -self.across % self.comb
         if ph or pw or rest:
             x = F.pad(x, (pw, pw + rest, ph, ph))
-        return x.unflatten(-1, (-1, self.comb)).permute(0, 2, 3, 5, 4, 1).contiguous()
+        m, b, c, height, width = x.shape
+        apart = x.reshape(m, b, c, height, width // self.comb, self.comb)
+        return apart.permute(0, 2, 3, 5, 4, 1).contiguous()
 
     def padded(self, a: Tensor) -> Tensor:
         """Activations (m, in, H, W, B), padded, as (m, in, H, 1, W, B)."""

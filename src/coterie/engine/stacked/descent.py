@@ -23,9 +23,9 @@ class Feed:
     """
 
     def __init__(
-        self, clients: Sequence[Client], plans: Sequence[Sequence[Pass]], classes: int
+        self, clients: Sequence[Client], plans: Sequence[Sequence[Pass]], outputs: int
     ) -> None:
-        self.samples, self.classes = [client.x for client in clients], classes
+        self.samples, self.outputs = [client.x for client in clients], outputs
         sizes = [[size for _, several in plan for size in several] for plan in plans]
         steps = max(map(len, sizes))
         lengths = torch.tensor([s + [0] * (steps - len(s)) for s in sizes])
@@ -61,7 +61,7 @@ class Feed:
         for samples, i, x in zip(self.samples, rows.unbind(), places.unbind(), strict=False):
             torch.index_select(samples, 0, i, out=x)  # from where they lie: no copy of all data
         _, ahead, b = index.shape
-        shares = self.x.new_zeros(m, ahead, self.classes, b)
+        shares = self.x.new_zeros(m, ahead, self.outputs, b)
         return shares.scatter_(2, labels[:, :, None], share[:, :, None])
 
 
@@ -69,7 +69,7 @@ def descend(
     descents: Sequence[Descent],
     layers: Sequence[Layer],
     layout: Layout,
-    classes: int,
+    outputs: int,
     *,
     channels_last: bool,
 ) -> list[tuple[Tensor, int]]:
@@ -78,16 +78,17 @@ def descend(
     plans = [list(d.passes(layout)) for d in descents]
     taken = [sum(len(sizes) for (_, sizes), _ in plan) for plan in plans]
     order = sorted(range(len(plans)), key=lambda j: -taken[j])  # stable: same order, same bits
-    plans, descents, steps = ([some[j] for j in order] for some in (plans, descents, taken))
+    plans, descents = [plans[j] for j in order], [descents[j] for j in order]
+    steps = [taken[j] for j in order]
     trained = torch.stack([d.start for d in descents])
     if not steps[0]:
         return undo(order, trained, steps)
     clients = [d.client for d in descents]
-    outer = Feed(clients, [[one for one, _ in plan] for plan in plans], classes)
+    outer = Feed(clients, [[one for one, _ in plan] for plan in plans], outputs)
     inner = None
     if solver.meta:
         before = [[one for _, one in plan if one is not None] for plan in plans]
-        inner = Feed(clients, before, classes)
+        inner = Feed(clients, before, outputs)
 
     mask = layout.mask(solver.train)
     slices = list(layout.slices.values())

@@ -40,7 +40,7 @@ class Stacked(Serial):
         self.layers: list[Layer] | None = None
         try:
             layers = chain(layout)
-            self.classes = agree(layers, layout, clients[0].x[:4])
+            self.outputs = agree(layers, layout, clients[0].x[:4])
             self.layers = layers
         except CrookedError as why:
             self.notes = (f"clients train one after another, not stacked: {why}",)
@@ -156,7 +156,7 @@ class Stacked(Serial):
                 descents[i : i + wide],
                 self.layers,
                 self.layout,
-                self.classes,
+                self.outputs,
                 channels_last=alone,
             )
         ]
@@ -185,14 +185,14 @@ def solver_of(task: Task) -> Solver | None:
 def agree(layers: Sequence[Layer], layout: Layout, x: Tensor) -> int:
     """One gradient both ways: a network that only looks like its layers is found out here.
 
-    Of one that is what it looks like, the number of its classes.
+    Of one that is what it looks like, the number of its outputs.
     """
     rng = torch.Generator().manual_seed(0)
     rows = layout.initial + 0.01 * torch.randn(2, layout.size, generator=rng).to(layout.dtype)
     plain = copy.deepcopy(layout)
-    classes = plain.predict(rows[0], x).shape[1]
-    y = torch.randint(classes, (len(x),), generator=rng)
-    share = x.new_zeros(classes, len(x)).scatter_(0, y[None], 1 / len(x))
+    outputs = plain.predict(rows[0], x).shape[1]
+    y = torch.randint(outputs, (len(x),), generator=rng)
+    share = x.new_zeros(outputs, len(x)).scatter_(0, y[None], 1 / len(x))
     expected = []
     for row in rows:
         net = plain.mount(row)
@@ -204,11 +204,11 @@ def agree(layers: Sequence[Layer], layout: Layout, x: Tensor) -> int:
         stack = Stack(layers, slices, chosen, channels_last=last)
         m = len(chosen)
         try:
-            stack.gradient(x.expand(m, *x.shape), share.expand(m, *share.shape))
+            stack.gradient(torch.stack([x] * m), share.expand(m, *share.shape))
         except RuntimeError as cause:
             raise CrookedError(f"its layers do not fit together: {cause}") from cause
         want = torch.stack(expected[:m])
         tolerance = 1e-4 * want.abs().max() if layout.dtype == torch.float32 else 1e-9
         if not torch.allclose(stack.unlaid(stack.grad), want, rtol=1e-4, atol=float(tolerance)):
             raise CrookedError("its gradient is not that of its layers")
-    return classes
+    return outputs

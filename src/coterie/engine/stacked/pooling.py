@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -74,24 +76,22 @@ class Larger:
 
     def backward(self, g: Tensor, needed: bool) -> Tensor:
         """The gradient goes to the place that was largest."""
-        share(g, *self.rows.unbind(2), *self.rows.unbind(2))
+        two = self.rows.unbind(2)
+        share(g, two, two)  # in place: nobody needs these numbers any more
         if self.entered.ndim == 7:
-            share(self.rows, *self.pairs, *self.pairs)
+            share(self.rows, self.pairs, self.pairs)
             return self.entered
         # Pairs that lie in turns are better taken apart than written to.
         apart = torch.empty_like(self.rows), torch.empty_like(self.rows)
-        share(self.rows, *self.pairs, *apart)
+        share(self.rows, self.pairs, apart)
         return torch.stack(apart, 5).view(self.entered.shape)
 
 
-def share(g: Tensor, first: Tensor, second: Tensor, to_first: Tensor, to_second: Tensor) -> None:
-    """The gradient of a maximum: to the second where it is larger, else to the first.
-
-    It may be written where the numbers are: nobody needs them any more.
-    """
-    torch.sub(second, first, out=to_second)
-    aten.threshold_backward.grad_input(g, to_second, 0, grad_input=to_second)
-    torch.sub(g, to_second, out=to_first)
+def share(g: Tensor, pair: Sequence[Tensor], to: Sequence[Tensor]) -> None:
+    """The gradient of a maximum of two: to the second where it is larger, else to the first."""
+    torch.sub(pair[1], pair[0], out=to[1])
+    aten.threshold_backward.grad_input(g, to[1], 0, grad_input=to[1])
+    torch.sub(g, to[1], out=to[0])
 
 
 class Mean(Windows):

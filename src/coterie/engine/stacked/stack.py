@@ -113,7 +113,9 @@ class Stack:
         if self.channels_last:
             return x[0].to(memory_format=torch.channels_last)
         first = self.ops[0]
-        return first.combed(x) if isinstance(first, columns.Fields) else x.movedim(1, -1)
+        if isinstance(first, columns.Fields):
+            return first.combed(x)
+        return x.movedim(1, -1).contiguous()
 
 
 def tiles(layers: Sequence[Layer]) -> list[tuple[int, int]]:
