@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -150,6 +150,8 @@ def test_every_term_of_the_solver_is_each_clients_own(terms: str) -> None:
     st.integers(2, 3),
     st.integers(7, 11),
 )
+@example(True, 2, 3, (3, 2), (1, 2), 1, True, "max", 2, 10)
+@example(True, 1, 2, (2, 4), (2, 3), 0, True, "max", 2, 11)
 def test_any_convolution_and_pooling(
     first: bool,
     inputs: int,
@@ -198,16 +200,25 @@ def test_a_maximum_among_equals_learns_where_pytorch_does(first: bool) -> None:
         torch.testing.assert_close(stack.grad, net.grad, rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize("second", [nn.Identity(), nn.Conv2d(1, 1, 1), nn.MaxPool2d(2)])
-def test_samples_are_read_and_never_written(second: nn.Module) -> None:
+@pytest.mark.parametrize(
+    "front",
+    [
+        [nn.Flatten(), nn.ReLU()],
+        [nn.ReLU(), nn.Flatten()],
+        [nn.ReLU(), nn.Conv2d(1, 1, 1), nn.Flatten()],
+        [nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()],
+    ],
+)
+def test_samples_are_read_and_never_written(front: list[nn.Module]) -> None:
     """A ReLU works in place, but not on what belongs to a client."""
-    net = nn.Sequential(nn.ReLU(), second, nn.Flatten(), nn.LazyLinear(K + 2))
+    net = nn.Sequential(*front, nn.LazyLinear(K + 2))
     net(torch.zeros(1, 1, 4, 4))
     x, y = torch.randn(5, 1, 4, 4, generator=stream(0)), torch.arange(5) % K
     before = x.clone()
     fed = Stacked([Client(x, y, x, y, "a")], Layout(net), classes=K, seed=0)
-    assert fed.layers is not None and fed.classes == K
-    *_, _ = run(FedAvg(Solver(lr=0.1, batch=2, epochs=2)), fed, 2)
+    assert fed.layers is not None
+    assert fed.classes == K
+    list(run(FedAvg(Solver(lr=0.1, batch=2, epochs=2)), fed, 2))
     assert torch.equal(x, before)
 
 
