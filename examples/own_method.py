@@ -7,10 +7,9 @@ PYTHONPATH=examples coterie run --method own_method:ByLabels --partition label-g
 from __future__ import annotations
 
 import torch
-from pydantic.dataclasses import dataclass
 
 import coterie as ct
-from coterie.bounds import Positive, Share
+from coterie.bounds import Positive, Share, dataclass
 from coterie.distance import cosine_distance
 from coterie.grouping import cut
 from coterie.merge import merge

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from pydantic import ValidationError
 
 from coterie import checkpoint
 from coterie.loop import evaluate, run
@@ -108,6 +109,12 @@ def test_a_third_of_the_answers_lost_still_finishes(name: str) -> None:
     end = last(measured(method(name, fraction=1.0), fed, 3 * ROUNDS))
     assert torch.isfinite(end.models).all()
     assert end.placed.tolist() == fed.clients.tolist()
+
+
+@ALL
+def test_a_misspelt_option_is_refused(name: str) -> None:
+    with pytest.raises(ValidationError, match="fractoin"):
+        find(name)(fractoin=0.5)
 
 
 @ALL

@@ -1,11 +1,20 @@
-"""Types of hyper-parameters with their bounds, checked wherever a value comes from."""
+"""Hyper-parameters: their types with bounds, and the dataclasses that check what they are given."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
 
 from annotated_types import Ge, Gt, Le, Lt
-from pydantic import AllowInfNan
+from pydantic import AllowInfNan, ConfigDict
+
+if TYPE_CHECKING:
+    from pydantic.dataclasses import dataclass as dataclass
+else:
+    from pydantic import dataclasses
+
+    # Left to itself pydantic ignores a name that it does not know, and the experiment is another.
+    dataclass = partial(dataclasses.dataclass, config=ConfigDict(extra="forbid"))
 
 Finite = Annotated[float, AllowInfNan(False)]
 Positive = Annotated[Finite, Gt(0)]

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
-from pydantic.dataclasses import dataclass as checked
 from torch import Tensor, nn
 
+from coterie.bounds import dataclass as checked
 from coterie.client import Client
 from coterie.course import Course, logits
 from coterie.data.dataset import Data, Scaler

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
-from pydantic.dataclasses import dataclass
 from torch import Tensor
 from torch.nn import functional as F
 
+from coterie.bounds import dataclass
 from coterie.client import Client
 from coterie.course import Course, Paced, logits
 from coterie.layout import Layout

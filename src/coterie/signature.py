@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 import torch
-from pydantic.dataclasses import dataclass
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from coterie.affinity import importance
-from coterie.bounds import Count, Part
+from coterie.bounds import Count, Part, dataclass
 from coterie.client import Client
 from coterie.course import Course, Paced, logits
 from coterie.distance import basis, trajectory

@@ -8,11 +8,10 @@ from itertools import chain, repeat
 from typing import Literal
 
 import torch
-from pydantic.dataclasses import dataclass
 from torch import Tensor
 from torch.nn import functional as F
 
-from coterie.bounds import Count, Decay, NonNegative, Positive, Whole
+from coterie.bounds import Count, Decay, NonNegative, Positive, Whole, dataclass
 from coterie.client import Client
 from coterie.course import Course, Paced, logits
 from coterie.layout import Layout

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import ClassVar
 
 import torch
-from pydantic.dataclasses import dataclass
 from torch import Tensor
 
+from coterie.bounds import dataclass
 from coterie.client import Client
 from coterie.course import Course, Paced
 from coterie.layout import Layout

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from annotated_types import MinLen
-from pydantic import ConfigDict, field_validator
-from pydantic.dataclasses import dataclass as checked
+from pydantic import field_validator
 
 from coterie.bounds import Count, Finite, Positive, Share, Whole
+from coterie.bounds import dataclass as checked
 from coterie.data.partition_text import build, given, kebab, shown, unknown, values
 from coterie.errors import ConfigError
 
@@ -41,7 +41,6 @@ CODES = {
     "D043": "samples or labels that do not fit together",
     "D044": "a partition that does not fit the data",
 }
-STRICT = ConfigDict(extra="forbid")
 AUTOCFL = ((0, 1, 2), (3, 4, 5, 6), (4, 5, 6, 7, 8, 9), tuple(range(10)))
 
 
@@ -65,12 +64,12 @@ class Modifier(Kind):
     """A change to what a base handed out."""
 
 
-@checked(frozen=True, config=STRICT)
+@checked(frozen=True)
 class IID(Kind):
     """Everyone draws from the same pool: equal sizes, labels as they fall. One planted group."""
 
 
-@checked(frozen=True, config=STRICT)
+@checked(frozen=True)
 class Dirichlet(Kind):
     """Each label's samples are shared out by a Dirichlet draw over the clients.
 
@@ -86,7 +85,7 @@ class Dirichlet(Kind):
     small: Literal["repair", "error"] = "repair"  # move samples from the largest clients | refuse
 
 
-@checked(frozen=True, config=STRICT)
+@checked(frozen=True)
 class LabelSkew(Kind):
     """Each client owns a share of the labels, drawn at random (FedClust's 20 and 30 %).
 
@@ -96,14 +95,14 @@ class LabelSkew(Kind):
     share: Share = 0.2  # of the labels, at least one label
 
 
-@checked(frozen=True, config=STRICT)
+@checked(frozen=True)
 class Shards(Kind):
     """Samples sorted by label are cut into equal shards, and each client gets some (McMahan)."""
 
     per_client: Count = 2  # shards of each client
 
 
-@checked(frozen=True, config=STRICT)
+@checked(frozen=True)
 class Classes(Kind):
     """Each client owns k labels: label i mod K, and others at random (noniid-#labelK).
 
@@ -113,7 +112,7 @@ class Classes(Kind):
     per_client: Count = 2  # labels of each client
 
 
-@checked(frozen=True, config=STRICT)
+@checked(frozen=True)
 class QuantityDirichlet(Kind):
     """Sizes are one Dirichlet draw, labels as they fall (iid-diff-quantity). One planted group."""
 
@@ -122,7 +121,7 @@ class QuantityDirichlet(Kind):
     small: Literal["repair", "error"] = "repair"  # move samples from the largest clients | refuse
 
 
-@checked(frozen=True, config=STRICT)
+@checked(frozen=True)
 class LabelGroups(Kind):
     """Clients come in equal groups, and each group has its own labels (AutoCFL's four).
 
@@ -142,7 +141,7 @@ class LabelGroups(Kind):
         return groups
 
 
-@checked(frozen=True, config=STRICT)
+@checked(frozen=True)
 class LabelSets(Kind):
     """Each client draws one of a few random label sets, with so many samples a label (CFLGT).
 
@@ -156,7 +155,7 @@ class LabelSets(Kind):
     short: Literal["error", "reuse"] = "error"  # when a label has too few samples
 
 
-@checked(frozen=True, config=STRICT)
+@checked(frozen=True)
 class ClusteredDirichlet(Kind):
     """Shuffled labels are split into groups, and each group's samples by a Dirichlet (FedDSMIC).
 
@@ -170,14 +169,14 @@ class ClusteredDirichlet(Kind):
     small: Literal["drop", "error", "topup"] = "drop"  # smaller clients: leave out | refuse | fill
 
 
-@checked(frozen=True, config=STRICT)
+@checked(frozen=True)
 class Natural(Kind):
     """Each owner in the data (a writer) is a client; if fewer are asked for, a random choice."""
 
     min_samples: Count = 1  # owners with fewer are left out
 
 
-@checked(frozen=True, config=STRICT)
+@checked(frozen=True)
 class Rotation(Modifier):
     """Clients come in equal groups, and each group sees its images at its own angle.
 
@@ -195,7 +194,7 @@ class Rotation(Modifier):
         return angles
 
 
-@checked(frozen=True, config=STRICT)
+@checked(frozen=True)
 class Permutation(Modifier):
     """Clients come in equal groups, and each group but the first has its labels permuted.
 
@@ -205,7 +204,7 @@ class Permutation(Modifier):
     groups: Count = 4  # the first is the identity
 
 
-@checked(frozen=True, config=STRICT)
+@checked(frozen=True)
 class Quantity(Modifier):
     """A few random clients keep only a share of their training samples (AutoCFL's imbalance).
 
@@ -221,7 +220,7 @@ class Quantity(Modifier):
     each: Count = 3  # clients for each share
 
 
-@checked(frozen=True, config=STRICT)
+@checked(frozen=True)
 class Drift(Modifier):
     """From some round on, a few clients have the samples of a client of another planted group.
 

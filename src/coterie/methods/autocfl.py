@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import Literal
 
 import torch
-from pydantic.dataclasses import dataclass
 
-from coterie.bounds import Count, Positive, Whole
+from coterie.bounds import Count, Positive, Whole, dataclass
 from coterie.distance import cosine_distance, cross_l2, scaled_l2
 from coterie.grouping import auto_cut, closest, guard
 from coterie.merge import merge

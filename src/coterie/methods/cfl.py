@@ -10,11 +10,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
-from pydantic.dataclasses import dataclass
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
-from coterie.bounds import Count, Part, Positive, Whole
+from coterie.bounds import Count, Part, Positive, Whole, dataclass
 from coterie.distance import cosine
 from coterie.grouping import bipartition, closest, incongruence, separable
 from coterie.merge import merge

@@ -9,10 +9,9 @@ from __future__ import annotations
 from typing import Literal
 
 import torch
-from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from coterie.bounds import Damping, Part, Share, Whole
+from coterie.bounds import Damping, Part, Share, Whole, dataclass
 from coterie.distance import cross_trajectories, trajectories
 from coterie.grouping import Exemplars, closest, exemplars, mean_hopkins, silhouette
 from coterie.merge import merge

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
-from pydantic.dataclasses import dataclass
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, one_hot, pad
 
-from coterie.bounds import Count, Positive, Share
+from coterie.bounds import Count, Positive, Share, dataclass
 from coterie.client import Client
 from coterie.course import Course, Paced
 from coterie.layout import Layout

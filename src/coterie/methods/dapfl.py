@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Literal
 
 import torch
-from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from coterie.affinity import (
@@ -22,7 +21,7 @@ from coterie.affinity import (
     scaled,
     static_weights,
 )
-from coterie.bounds import NonNegative, Positive, Share
+from coterie.bounds import NonNegative, Positive, Share, dataclass
 from coterie.distance import squared_l2
 from coterie.mixing import average, mix
 from coterie.rows import put, repeated, stacked

@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import torch
-from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from coterie.bounds import NonNegative, Share
+from coterie.bounds import NonNegative, Share, dataclass
 from coterie.client import Client
 from coterie.course import Course, Paced
 from coterie.layout import Layout

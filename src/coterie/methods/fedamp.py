@@ -10,11 +10,10 @@ from dataclasses import replace
 from typing import Literal
 
 import torch
-from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from coterie.affinity import attention, attention_rate, heuristic_attention
-from coterie.bounds import NonNegative, Part, Positive, Share
+from coterie.bounds import NonNegative, Part, Positive, Share, dataclass
 from coterie.distance import cosine, squared_l2
 from coterie.mixing import mix, uniform
 from coterie.rows import put, repeated, stacked

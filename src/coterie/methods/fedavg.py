@@ -11,9 +11,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
-from pydantic.dataclasses import dataclass
 
-from coterie.bounds import Count, NonNegative, Share
+from coterie.bounds import Count, NonNegative, Share, dataclass
 from coterie.merge import merge
 from coterie.score import Score
 from coterie.solver import Solver

@@ -11,10 +11,9 @@ from math import ceil
 from typing import Literal
 
 import torch
-from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from coterie.bounds import Count, Positive, Share, Whole
+from coterie.bounds import Count, Positive, Share, Whole, dataclass
 from coterie.distance import cosine_distance, cross_l2, l2
 from coterie.grouping import agglomerate, closest
 from coterie.merge import merge

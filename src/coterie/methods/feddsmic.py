@@ -10,10 +10,9 @@ from dataclasses import replace
 from typing import Literal
 
 import torch
-from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from coterie.bounds import Count, Positive, Share, Whole
+from coterie.bounds import Count, Positive, Share, Whole, dataclass
 from coterie.distance import kl_logits
 from coterie.errors import ConfigError
 from coterie.grouping import closest, farthest_first, kmeanspp

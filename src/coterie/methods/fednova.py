@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pydantic.dataclasses import dataclass
-
-from coterie.bounds import Share
+from coterie.bounds import Share, dataclass
 from coterie.merge import advance
 from coterie.methods.fedavg import FedAvg
 from coterie.mixing import average, normalised, step_norm

@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import Literal
 
 import torch
-from pydantic.dataclasses import dataclass
 
-from coterie.bounds import Positive, Share, Whole
+from coterie.bounds import Positive, Share, Whole, dataclass
 from coterie.distance import cross_l2, l2
 from coterie.grouping import agglomerate, nearest_group
 from coterie.merge import merge

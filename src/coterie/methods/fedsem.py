@@ -9,10 +9,9 @@ from __future__ import annotations
 from typing import Literal
 
 import torch
-from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from coterie.bounds import Count, Share, Whole
+from coterie.bounds import Count, Share, Whole, dataclass
 from coterie.grouping import kmeans, nearest
 from coterie.merge import merge
 from coterie.methods.feddsmic import provisional

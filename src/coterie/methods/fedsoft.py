@@ -6,11 +6,10 @@ Ruan, Joe-Wong: FedSoft: Soft Clustered Federated Learning with Proximal Local U
 from __future__ import annotations
 
 import torch
-from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from coterie.affinity import soft_weights
-from coterie.bounds import Count, NonNegative, Part, Share
+from coterie.bounds import Count, NonNegative, Part, Share, dataclass
 from coterie.mixing import mix
 from coterie.rng import stream
 from coterie.score import Score

@@ -12,11 +12,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
-from pydantic.dataclasses import dataclass
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from coterie.bounds import Count, Part, Share, Whole
+from coterie.bounds import Count, Part, Share, Whole, dataclass
 from coterie.distance import cosine_distance
 from coterie.drift import lean, sides
 from coterie.grouping import auto_cut

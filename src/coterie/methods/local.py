@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
-from pydantic.dataclasses import dataclass
 
-from coterie.bounds import Share
+from coterie.bounds import Share, dataclass
 from coterie.score import Score
 from coterie.solver import Solver
 from coterie.types import Federation, State

@@ -10,9 +10,8 @@ from __future__ import annotations
 from typing import Literal
 
 import torch
-from pydantic.dataclasses import dataclass
 
-from coterie.bounds import Count, Positive, Share, Whole
+from coterie.bounds import Count, Positive, Share, Whole, dataclass
 from coterie.distance import cross_subspaces, subspaces
 from coterie.grouping import agglomerate, nearest_group
 from coterie.merge import merge

@@ -11,10 +11,9 @@ from dataclasses import replace
 from typing import Literal
 
 import torch
-from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from coterie.bounds import NonNegative, Positive, Share
+from coterie.bounds import NonNegative, Positive, Share, dataclass
 from coterie.client import Client
 from coterie.layout import Layout
 from coterie.methods.fedavg import FedAvg
