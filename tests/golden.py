@@ -120,7 +120,7 @@ def fedsoft(sample_losses: Any, n_k: Any, sigma: float) -> dict[str, Any]:
 class Given:
     """Stands for a mounted network whose gradient is known beforehand."""
 
-    mask = None
+    mask, exact = None, True
 
     def __init__(self, w: Any, g: Any) -> None:
         self.w, self.grad = t(w), torch.empty(len(g), dtype=torch.float64)

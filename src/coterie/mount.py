@@ -76,6 +76,7 @@ class Net(Protocol):
     w: Tensor  # (P,) or those of several clients
     grad: Tensor  # of the first len(grad) of them
     mask: Tensor | None  # 1 where a column learns; None: everywhere
+    exact: bool  # whether each step shall have the bits of PyTorch's own SGD
 
     def gradient(self, x: Tensor, y: Tensor) -> None:
         """Put the gradient of the loss on these samples into `grad`."""
@@ -87,6 +88,8 @@ class Mounted:
     `loss.backward()` adds to `grad`, `w.add_(...)` moves the module, `grad.zero_()` forgets. Leave
     the parameters' `.grad` where they are: no `zero_grad(set_to_none=True)`.
     """
+
+    exact = True
 
     def __init__(self, module: nn.Module, layout: Layout) -> None:
         self.module = module

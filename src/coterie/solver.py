@@ -22,10 +22,13 @@ Batch = tuple[Tensor, Tensor]  # samples and labels
 Pass = tuple[Tensor, list[int]]  # which samples in which order, and the mini-batches' sizes
 
 
-def momentum_step(w: Tensor, g: Tensor, v: Tensor, lr: float, momentum: float) -> None:
+def momentum_step(
+    w: Tensor, g: Tensor, v: Tensor, lr: float, momentum: float, *, exact: bool = True
+) -> None:
     """v <- momentum v + g; w <- w - lr v, in place: no dampening, no Nesterov.
 
-    Without momentum v is left alone: two passes over all numbers less.
+    Without momentum v is left alone: two passes over all numbers less. One less if the product and
+    the sum may be rounded together, where PyTorch's own step rounds both.
 
     >>> w, v = torch.tensor([1.0]), torch.tensor([0.5])
     >>> momentum_step(w, torch.tensor([1.0]), v, lr=0.1, momentum=0.5)
@@ -33,7 +36,7 @@ def momentum_step(w: Tensor, g: Tensor, v: Tensor, lr: float, momentum: float) -
     ([1.25], [0.875])
     """
     if momentum:
-        g = v.mul_(momentum).add_(g)
+        g = v.mul_(momentum).add_(g) if exact else torch.add(g, v, alpha=momentum, out=v)
     w.add_(g, alpha=-lr)
 
 
@@ -210,7 +213,7 @@ class Solver(Paced):
             pull(g, w, anchor, self.prox)
         if net.mask is not None:
             g.mul_(net.mask)  # what does not learn must not decay or be pulled either
-        momentum_step(w, g, v, self.lr, self.momentum)
+        momentum_step(w, g, v, self.lr, self.momentum, exact=net.exact)
 
 
 @dataclasses.dataclass(frozen=True)

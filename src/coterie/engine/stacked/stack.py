@@ -29,6 +29,8 @@ class Stack:
     clients is one piece of memory and a solver's step is a few operations for all.
     """
 
+    exact = False  # another order of sums has rounded otherwise already
+
     def __init__(
         self,
         layers: Sequence[Layer],
