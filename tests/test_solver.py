@@ -162,7 +162,7 @@ def test_dropout_draws_from_the_address_and_leaves_the_global_generator_alone() 
 
 
 @given(
-    n=st.integers(1, 40), size=st.integers(1, 20), epochs=st.integers(1, 3), least=st.integers(1, 2)
+    n=st.integers(0, 40), size=st.integers(1, 20), epochs=st.integers(1, 3), least=st.integers(1, 2)
 )
 def test_every_epoch_shows_every_sample_once(n: int, size: int, epochs: int, least: int) -> None:
     given_out = list(mini_batches(n, size, torch.Generator(), epochs=epochs, least=least))

@@ -66,8 +66,8 @@ def passes(
     >>> [sizes for _, sizes in passes(5, 2, torch.Generator(), least=2)]
     [[2, 3]]
     """
-    whole, rest = divmod(n, size)
-    sizes = [size] * whole + [rest] * (rest > 0 or not n)
+    whole, rest = divmod(n, max(size, 1))
+    sizes = [size] * whole + [rest] * (rest > 0 or not n)  # of nothing, one that is empty
     if len(sizes) > 1 and sizes[-1] < least:
         sizes[-2:] = [sum(sizes[-2:])]
     given, epoch = 0, 0

@@ -73,8 +73,8 @@ class Fields:
     shape, for some multiplications by zero. The columns are gathered again on the way back: that is
     cheaper than to keep them.
 
-    Only the first layer may be tiled in width: fields that lie `comb` apart are long runs where
-    every comb-th column of a picture lies beside the next, and only samples come in any order.
+    Only a first layer may be tiled in width: its fields lie `comb` columns apart, and are long runs
+    since samples are laid out with every comb-th column side by side. Activations are not.
     """
 
     def __init__(
