@@ -56,6 +56,7 @@ class FakeGrid(Grid):
         self.online = set(self.owners)
         self.came: dict[int, str] = {}
         self.fault: Callable[[str, Message], Any] = lambda name, message: None
+        self.deaf: set[str] = set()  # who cannot be asked for its name
         self.replies: dict[str, list[Message]] = {}
         self.late: list[tuple[str, Message]] = []
         self.sent: list[tuple[str, str]] = []
@@ -91,7 +92,9 @@ class FakeGrid(Grid):
         act = self.fault(owner.name, message) if ".task" in message.metadata.message_type else None
         if node not in self.online or act == "lost":
             return key
-        if act == "down":
+        if act == "down" or (
+            ".task" not in message.metadata.message_type and owner.name in self.deaf
+        ):
             self.replies[key] = [Message(Error(5, "node unavailable"), reply_to=message)]
             return key
         context = Context(run_id=1, node_id=node, node_config={}, state=RecordDict(), run_config={})

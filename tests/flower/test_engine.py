@@ -12,6 +12,7 @@ import pytest
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 
+from coterie.engine.flower.desk import PAUSE
 from coterie.engine.flower.engine import Terms
 from coterie.engine.flower.patience import AbandonedError, Patient
 from coterie.errors import DivergedError, QuorumError
@@ -316,6 +317,20 @@ def test_a_second_client_of_a_name_is_refused_and_the_first_stays(tmp_path: Path
         {"event": "refused", "node": "200", "why": "a client 3 is there already"}
     ]
     assert rig.fed.desk.guests["3"].node == 103
+
+
+def test_who_could_not_be_asked_for_its_name_is_asked_again(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.grid.deaf = {"3"}
+    desk = rig.server().desk
+    assert set(desk.guests) == set(rig.names) - {"3"}
+    rig.grid.deaf = set()
+    for seconds, there in ((0.9 * PAUSE, False), (0.2 * PAUSE, True)):
+        rig.time.sleep(seconds)
+        desk.look()
+        desk.collect()
+        assert ("3" in desk.guests) is there
+    assert [e["why"] for e in rig.said("refused")] == ["it did not say who it is: node unavailable"]
 
 
 def test_a_client_that_comes_back_under_another_node_keeps_its_name_and_memory(

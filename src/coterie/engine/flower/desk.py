@@ -14,6 +14,7 @@ from coterie.engine.flower import messages, validate
 from coterie.engine.flower.validate import RefusedError
 
 Tell = Callable[[dict[str, Any]], None]
+PAUSE = 5.0  # seconds until a node that was not let in is asked for its name again
 TRIES = 3  # messages to a client that is there and does not take them, in one question
 
 
@@ -66,7 +67,7 @@ class Desk:
         self.clock = clock or Clock()
         self.guests: dict[str, Guest] = {}
         self.greeted: dict[str, int] = {}  # message id -> node
-        self.strangers: set[int] = set()  # nodes that were not let in
+        self.strangers: dict[int, float] = {}  # nodes that were not let in, and when
         self.told: set[tuple[int, str]] = set()
         self.late: dict[str, str] = {}  # message id -> whose answer is not wanted any more
         self.online: dict[int, str] = {}  # node -> when it came
@@ -75,7 +76,9 @@ class Desk:
         """Who is there now; whoever is new is asked for its name."""
         self.online = {n.node_id: n.last_activated_at for n in self.grid.get_nodes()}
         known = {g.node for g in self.guests.values()} | set(self.greeted.values())
-        new = sorted(self.online.keys() - known - self.strangers)
+        # Not for ever: its message may have been lost, or the one whose name it bears be gone.
+        known |= {n for n, when in self.strangers.items() if self.clock.now() < when + PAUSE}
+        new = sorted(self.online.keys() - known)
         hello = RecordDict({"hello": ConfigRecord({"setup": self.setup})})
         letters = [Message(hello, dst_node_id=n, message_type=messages.HELLO) for n in new]
         if letters:
@@ -101,7 +104,7 @@ class Desk:
             if before and (before.samples, before.shape) != (guest.samples, guest.shape):
                 raise RefusedError(f"the data of client {guest.name} are not those it came with")
         except RefusedError as fault:
-            self.strangers.add(node)
+            self.strangers[node] = self.clock.now()
             if (node, str(fault)) not in self.told:
                 self.told.add((node, str(fault)))
                 self.tell({"event": "refused", "node": str(node), "why": str(fault)})
