@@ -13,7 +13,7 @@ from coterie.engine.stacked.stack import Stack
 from coterie.layout import Layout
 from coterie.solver import Batch, Descent, Pass
 
-AHEAD = 16_000_000  # bytes of samples that are fetched at once
+AHEAD = 4_000_000  # bytes of samples that are fetched at once: little more than is used at once
 
 
 class Feed:

@@ -47,7 +47,7 @@ def width(layers: Sequence[Layer], shape: Sequence[int], batch: int, size: int) 
 
     >>> from coterie.engine.stacked.chain import Dense
     >>> width([Dense(slice(0), None, (10, 784))], (784,), batch=32, size=7850)
-    30
+    20
     >>> width([Dense(slice(0), None, (200, 784))], (784,), batch=10, size=199_210)
     2
     """
@@ -55,4 +55,5 @@ def width(layers: Sequence[Layer], shape: Sequence[int], batch: int, size: int) 
         return 1
     weights = 3 * 4 * size  # numbers, gradients, momentum
     found = [layer.shape[0] * places for layer, places in convolutions(layers, shape)]
-    return max(1, CACHE // (weights + 4 * batch * max([prod(shape), *found])))
+    largest = 2 * 4 * batch * max([prod(shape), *found])  # on the way there, and on the way back
+    return max(1, CACHE // (weights + largest))
