@@ -46,7 +46,8 @@ class FakeGrid(Grid):
     """Nodes 100, 101, ... hold clients 0, 1, ...; answers come back shuffled.
 
     `fault(name, message)` may say "lost" (never answered), "late" (answered when asked for again),
-    "down" (an error, as of a node that died), "twice", or give a change to make to the answer.
+    "down" (an error, as of a node that died), "untaken" (not even sent), "twice", or give a change
+    to make to the answer.
     """
 
     def __init__(self, owners: Sequence[Any], state: Path, clock: FakeClock) -> None:
@@ -90,6 +91,8 @@ class FakeGrid(Grid):
         owner = self.owners[node]
         self.sent.append((owner.name, message.metadata.message_type))
         act = self.fault(owner.name, message) if ".task" in message.metadata.message_type else None
+        if act == "untaken":
+            return ""
         if node not in self.online or act == "lost":
             return key
         if act == "down" or (

@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.supercore.inflatable.inflatable_utils import ObjectPushError
 
 from coterie.engine.flower.desk import PAUSE
 from coterie.engine.flower.engine import Terms
 from coterie.engine.flower.patience import AbandonedError, Patient
+from coterie.engine.flower.runtime import Reached
 from coterie.errors import DivergedError, QuorumError
 from coterie.loop import evaluate, run
 from coterie.methods import METHODS, find
@@ -331,6 +333,23 @@ def test_who_could_not_be_asked_for_its_name_is_asked_again(tmp_path: Path) -> N
         desk.collect()
         assert ("3" in desk.guests) is there
     assert [e["why"] for e in rig.said("refused")] == ["it did not say who it is: node unavailable"]
+
+
+def test_a_message_that_was_not_taken_is_sent_again(tmp_path: Path) -> None:
+    rig, refusals = Rig(tmp_path), iter(["untaken", "untaken"])
+    rig.grid.fault = lambda name, message: next(refusals, None) if name == "3" else None
+    replies = rig.fed.at(0).ask(rig.fed.clients, SOLVER, everybody(rig))
+    assert len(replies.clients) == 8
+    assert next(refusals, None) is None
+
+
+def test_what_a_dying_superlink_forgot_was_not_taken() -> None:
+    class Dying:
+        def push_messages(self, messages: Any) -> Any:
+            raise ObjectPushError("an object", 1, "a session")
+
+    reached = Reached(Dying())  # type: ignore[arg-type]
+    assert list(reached.push_messages([None, None])) == [None, None]
 
 
 def test_a_client_that_comes_back_under_another_node_keeps_its_name_and_memory(

@@ -28,6 +28,7 @@ from flwr.proto.runtime_pb2 import (
 )
 from flwr.serverapp import Grid
 from flwr.supercore.control import ControlHttpClient
+from flwr.supercore.inflatable.inflatable_utils import ObjectPushError
 from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supercore.task_identity import TaskIdentity
 from flwr.superlink.grid import HttpGrid
@@ -135,8 +136,11 @@ class Reached(Grid):
         return self._call(self.grid.get_nodes)
 
     def push_messages(self, messages: Any) -> Any:
-        """As the grid's."""
-        return self._call(self.grid.push_messages, messages)
+        """As the grid's; None for each if the SuperLink died half-way and forgot the rest."""
+        try:
+            return self._call(self.grid.push_messages, messages)
+        except ObjectPushError:
+            return [None for _ in messages]
 
     def pull_messages(self, message_ids: Any) -> Any:
         """As the grid's."""
