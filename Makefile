@@ -15,7 +15,7 @@ test: install  ## every test
 	$(BIN)/python -m tests.golden
 
 test-federation: install  ## real servers and clients on this machine (about 10 minutes)
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m federation tests/flower
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m federation tests/engines/flower
 
 lint: install  ## formatting, lint and types
 	$(BIN)/ruff format --check .

@@ -16,8 +16,8 @@ import torch
 
 import coterie as ct
 from bench.workloads import CLASSES, SEED, WORKLOADS
-from coterie import engine as engines
-from coterie.loop import evaluate
+from coterie import engines
+from coterie.core.loop import evaluate
 
 
 def main() -> None:

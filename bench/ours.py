@@ -9,7 +9,7 @@ import torch
 import coterie as ct
 from bench.contestant import Channel, versions
 from bench.workloads import CLASSES, SEED, Array, Workload
-from coterie import engine as engines
+from coterie import engines
 
 
 class Ours:

@@ -18,11 +18,11 @@ import torch
 from torch import nn
 
 import coterie as ct
-from coterie.engine.pool import Pool
-from coterie.engine.ray import Ray
-from coterie.engine.serial import Serial
-from coterie.engine.stacked.engine import Stacked
-from coterie.types import State
+from coterie.core.types import State
+from coterie.engines.ray import Ray
+from coterie.engines.serial import Serial
+from coterie.engines.stacked.engine import Stacked
+from coterie.engines.workers.pool import Pool
 
 FEATURES, CLASSES, LIMIT = 64, 10, 1.3
 

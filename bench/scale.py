@@ -21,19 +21,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from coterie import engine as engines
-from coterie import models
+from coterie import engines
+from coterie.core.layout import Layout
+from coterie.core.loop import run
+from coterie.core.types import Replies, State, Task
 from coterie.data.dataset import Data
 from coterie.data.population import Population, partition
-from coterie.engine.serial import Serial
-from coterie.layout import Layout
-from coterie.loop import run
+from coterie.engines.serial import Serial
 from coterie.methods import find
-from coterie.records import RunFolder
-from coterie.signature import Histogram, Trajectory
-from coterie.solver import Solver
-from coterie.training import Plan, drive
-from coterie.types import Replies, State, Task
+from coterie.models import factory
+from coterie.runs.records import RunFolder
+from coterie.studies.fit import Plan, drive
+from coterie.tasks.signature import Histogram, Trajectory
+from coterie.tasks.solver import Solver
 
 SIZES = (100, 1_000, 10_000)
 DRAWN = 100  # clients in a round
@@ -85,7 +85,7 @@ def population(n: int) -> Population:
 
 def layout() -> Layout:
     """Logistic regression, 784-10."""
-    return Layout(models.build("mclr", shape=(1, 28, 28), classes=CLASSES, seed=0))
+    return Layout(factory.build("mclr", shape=(1, 28, 28), classes=CLASSES, seed=0))
 
 
 def method(name: str, **settings: Any) -> Any:

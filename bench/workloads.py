@@ -100,7 +100,7 @@ class Workload:
         return x, np.where(rng.random(self.samples) < 0.1, noise, truth)
 
     def order(self, round: int, i: int) -> int:
-        """Seeds the order in which client i sees its samples in a round (`coterie.rng.address`)."""
+        """Seeds the order in which client i sees its samples in a round (`coterie.core.rng`)."""
         address = repr((SEED, "train", round, 0, str(i))).encode()
         return int.from_bytes(hashlib.sha256(address).digest()[:8], "big") >> 1
 

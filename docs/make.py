@@ -14,15 +14,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from coterie import zoo
-from coterie.codes import FAMILIES, codes
 from coterie.config import hyper, schema, toml
 from coterie.config.fields import Field, Required, fields
 from coterie.config.load import TABLES
 from coterie.config.validate import plain
 from coterie.config.words import describe
+from coterie.core.codes import FAMILIES, codes
 from coterie.data import kinds, named
 from coterie.methods import METHODS
+from coterie.models import zoo
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent

@@ -9,11 +9,11 @@ from __future__ import annotations
 import torch
 
 import coterie as ct
-from coterie.bounds import Positive, Share, dataclass
-from coterie.distance import cosine_distance
-from coterie.grouping import cut
-from coterie.merge import merge
-from coterie.signature import Histogram
+from coterie.core.bounds import Positive, Share, dataclass
+from coterie.tasks.signature import Histogram
+from coterie.words.distance import cosine_distance
+from coterie.words.grouping import cut
+from coterie.words.merge import merge
 
 
 @dataclass(frozen=True)

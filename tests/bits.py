@@ -1,4 +1,4 @@
-"""Hashes of what every method leaves behind on every engine: the same bits before and after a change.
+"""The bits that every method leaves on every engine, to hold two versions against each other.
 
     python -m tests.bits bits.json [--engines serial,pool,stacked] [--methods fedavg,kin]
 

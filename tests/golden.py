@@ -16,11 +16,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from coterie import affinity, distance, grouping, metrics, mixing, voting
-from coterie.client import Client
-from coterie.layout import Layout
+from coterie.core.client import Client
+from coterie.core.layout import Layout
 from coterie.methods.scaffold import variate
-from coterie.solver import Descent, Solver, momentum_step, pull
+from coterie.runs import metrics
+from coterie.tasks.solver import Descent, Solver, momentum_step, pull
+from coterie.words import affinity, distance, grouping, mixing, voting
 
 FILE = Path(__file__).with_name("golden.json")
 

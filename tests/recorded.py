@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from coterie.history import HEADER, Row, csv_lines, to_csv
+from coterie.runs.history import HEADER, Row, csv_lines, to_csv
 
 START: dict[str, Any] = {
     "event": "start",

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 import coterie
-from coterie.client import Client
+from coterie.core.client import Client
 from coterie.data.population import Population
 from coterie.report.insight import Insight
 from coterie.report.reading import RunData, Series
-from coterie.result import Result
-from coterie.solver import Solver
+from coterie.studies.result import Result
+from coterie.tasks.solver import Solver
 from tests import tiny
 
 SCRIPT = "<script>alert(1)</script>"

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import torch
 
+from coterie.core.layout import Layout
 from coterie.data.load import load
 from coterie.data.population import Population
-from coterie.layout import Layout
 from coterie.methods.fedavg import FedAvg
-from coterie.solver import Solver
-from coterie.training import fit
+from coterie.studies.fit import fit
+from coterie.tasks.solver import Solver
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "fedavg_by_hand.py"
 

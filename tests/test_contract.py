@@ -13,12 +13,12 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from coterie import checkpoint
-from coterie.loop import evaluate, run
-from coterie.measure import grouped
+from coterie.core.loop import evaluate, run
+from coterie.core.types import State
 from coterie.methods import METHODS, find
-from coterie.solver import Solver
-from coterie.types import State
+from coterie.runs import checkpoint
+from coterie.runs.measure import grouped
+from coterie.tasks.solver import Solver
 from tests.tiny import Flaky, Wire, clients, federation, same
 
 SOLVER = Solver(lr=0.1, batch=8)

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 import torch
 
-from coterie import checkpoint
-from coterie.engine.pool import Pool
-from coterie.engine.serial import Serial
-from coterie.engine.stacked.engine import Stacked
-from coterie.loop import evaluate, run
-from coterie.types import State
+from coterie.core.loop import evaluate, run
+from coterie.core.types import State
+from coterie.engines.serial import Serial
+from coterie.engines.stacked.engine import Stacked
+from coterie.engines.workers.pool import Pool
+from coterie.runs import checkpoint
 from tests.test_contract import ALL, ROUNDS, last, measured, memory_equal, method
 from tests.tiny import clients, federation, same
 

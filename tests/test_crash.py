@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from coterie import checkpoint, storage
+from coterie.core import storage
 from coterie.data.population import Population
 from coterie.methods.local import Local
-from coterie.solver import Solver
-from coterie.training import fit
+from coterie.runs import checkpoint
+from coterie.studies.fit import fit
+from coterie.tasks.solver import Solver
 from tests.tiny import clients, network
 
 OPERATIONS = ("make_folder", "write_file", "append_file", "truncate_file", "publish")

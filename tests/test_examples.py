@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import coterie as ct
-from coterie.loop import run
+from coterie.core.loop import run
 from tests.tiny import federation, same
 
 EXAMPLES = Path(__file__).parents[1] / "examples"

@@ -15,8 +15,8 @@ from coterie.data.population import partition
 from coterie.methods.autocfl import AutoCFL
 from coterie.methods.cflgt import CFLGT
 from coterie.methods.kin import Kin
-from coterie.solver import Solver
-from coterie.training import fit
+from coterie.studies.fit import fit
+from coterie.tasks.solver import Solver
 
 pytestmark = [pytest.mark.slow, pytest.mark.shared]
 LABELS = "label-groups:0-2/3-6/4-9/0-9"

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from coterie import checkpoint
-from coterie.errors import CheckpointError
-from coterie.experiment import resume
+from coterie.core.errors import CheckpointError
+from coterie.runs import checkpoint
+from coterie.studies.experiment import resume
 
 RUN = """
 method = "{method}"
@@ -106,7 +106,7 @@ def test_a_changed_record_is_refused(undisturbed: Path) -> None:
 
 @pytest.mark.slow
 def test_a_second_process_is_kept_out(undisturbed: Path) -> None:
-    from coterie.records import RunFolder
+    from coterie.runs.records import RunFolder
 
     folder, _ = RunFolder.reopen(undisturbed / "whole")
     try:

@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from coterie.client import Client
-from coterie.engine.serial import Question, Serial
-from coterie.layout import Layout
-from coterie.rng import stream
-from coterie.types import Replies, Reply, State, Task
-from coterie.wire import decode, encode
+from coterie.core.client import Client
+from coterie.core.layout import Layout
+from coterie.core.rng import stream
+from coterie.core.types import Replies, Reply, State, Task
+from coterie.engines.serial import Question, Serial
+from coterie.tasks.wire import decode, encode
 
 CLASSES, FEATURES = 4, 6
 

@@ -14,9 +14,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from coterie.core.version import __version__
 from coterie.methods import METHODS
-
-__version__ = "0.1.0"
 
 _MODULES = {
     "coterie.data.load": ["load"],
@@ -27,20 +26,20 @@ _MODULES = {
         *("LabelGroups", "LabelSets", "ClusteredDirichlet", "Natural"),
         *("Rotation", "Permutation", "Quantity", "Drift"),
     ],
-    "coterie.client": ["Client"],
-    "coterie.layout": ["Layout"],
-    "coterie.types": ["Federation", "Method", "Replies", "Reply", "State", "Task"],
-    "coterie.solver": ["Solver"],
-    "coterie.score": ["Score"],
-    "coterie.loop": ["evaluate", "run"],
-    "coterie.training": ["fit"],
-    "coterie.result": ["Result"],
-    "coterie.newcomers": ["Placement"],
-    "coterie.inspection": ["Inspection", "inspect"],
-    "coterie.experiment": ["open_run", "resume"],
-    "coterie.comparison": ["Comparison"],
-    "coterie.comparison.running": ["compare"],
-    "coterie.joining": ["Joined", "join"],
+    "coterie.core.client": ["Client"],
+    "coterie.core.layout": ["Layout"],
+    "coterie.core.types": ["Federation", "Method", "Replies", "Reply", "State", "Task"],
+    "coterie.tasks.solver": ["Solver"],
+    "coterie.tasks.score": ["Score"],
+    "coterie.core.loop": ["evaluate", "run"],
+    "coterie.studies.fit": ["fit"],
+    "coterie.studies.result": ["Result"],
+    "coterie.studies.placement": ["Placement"],
+    "coterie.studies.inspection": ["Inspection", "inspect"],
+    "coterie.studies.experiment": ["open_run", "resume"],
+    "coterie.studies.comparison": ["Comparison"],
+    "coterie.studies.comparison.running": ["compare"],
+    "coterie.studies.newcomers": ["Joined", "join"],
     "coterie.trackers": ["track"],
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}

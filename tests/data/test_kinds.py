@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from coterie.core.errors import ConfigError
 from coterie.data import kinds
 from coterie.data.kinds import (
     IID,
@@ -34,7 +35,6 @@ from coterie.data.kinds import (
     parse,
     read,
 )
-from coterie.errors import ConfigError
 
 positive = st.floats(1e-6, 1e6)
 shares = st.floats(0.001, 1.0)

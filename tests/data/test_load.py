@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 import coterie.data
+from coterie.core.errors import DataError
 from coterie.data.codes import CODES
 from coterie.data.load import load
-from coterie.errors import DataError
 
 
 def fails(code: str, source: object, **options: object) -> DataError:

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from coterie.core.errors import DataError
 from coterie.data import named
 from coterie.data.load import load
 from coterie.data.named import NAMED, canonical, find, require
-from coterie.errors import DataError
 from tests.data.test_readers_idx import write_idx
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"

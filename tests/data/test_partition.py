@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import torch
 
+from coterie.core.errors import ConfigError, CoterieError, DataError
 from coterie.data.dataset import Data
 from coterie.data.kinds import CODES, KINDS, LabelSets, Permutation
 from coterie.data.partition import Partition, divide, reserve
-from coterie.errors import ConfigError, CoterieError, DataError
 from tests.data.labelled import labelled
 
 DATA = labelled()

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
+from coterie.core.errors import DataError
 from coterie.data import partition_file
 from coterie.data.partition import Partition, arguments, divide
 from coterie.data.partition_file import from_indices, load_partition, read_indices, save
-from coterie.errors import DataError
 from tests.data.labelled import labelled
 
 DATA = labelled()

@@ -11,13 +11,13 @@ import pytest
 import torch
 
 import coterie
-from coterie.client import Client
+from coterie.core.client import Client
+from coterie.core.errors import DataError
 from coterie.data.dataset import scale
 from coterie.data.divide.rotate import rotate
 from coterie.data.kinds import IID, Dirichlet, Rotation
 from coterie.data.partition import divide
 from coterie.data.population import Population, partition
-from coterie.errors import DataError
 from tests.data.labelled import labelled
 
 DATA = labelled()

@@ -12,9 +12,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coterie.core.errors import DataError
 from coterie.data.load import load
 from coterie.data.read_cifar import read_cifar_python
-from coterie.errors import DataError
 from tests.data.test_load import fails
 
 PIXELS = 3072

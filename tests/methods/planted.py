@@ -7,13 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from coterie.client import Client
-from coterie.engine.serial import Serial
-from coterie.grouping import canonical
-from coterie.layout import Layout
-from coterie.loop import run
-from coterie.rng import stream
-from coterie.types import State
+from coterie.core.client import Client
+from coterie.core.layout import Layout
+from coterie.core.loop import run
+from coterie.core.rng import stream
+from coterie.core.types import State
+from coterie.engines.serial import Serial
+from coterie.words.grouping import canonical
 from tests.tiny import CLASSES, FEATURES, federation, network
 
 

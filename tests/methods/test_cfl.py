@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from coterie.engine.serial import Serial
-from coterie.grouping import canonical
+from coterie.core.types import Replies, State, Task
+from coterie.engines.serial import Serial
 from coterie.methods.cfl import CFL
 from coterie.methods.fedavg import FedAvg
-from coterie.solver import Solver
-from coterie.types import Replies, State, Task
+from coterie.tasks.solver import Solver
+from coterie.words.grouping import canonical
 from tests.methods.planted import groups_of, interleaved, states
 from tests.tiny import federation
 

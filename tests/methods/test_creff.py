@@ -7,9 +7,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, linear
 
-from coterie.engine.serial import Serial
-from coterie.layout import Layout
-from coterie.loop import run
+from coterie.core.layout import Layout
+from coterie.core.loop import run
+from coterie.core.rng import stream
+from coterie.core.types import State
+from coterie.engines.serial import Serial
 from coterie.methods.creff import (
     CReFF,
     TrainAndGradients,
@@ -22,9 +24,7 @@ from coterie.methods.creff import (
     retrain,
 )
 from coterie.methods.fedavg import FedAvg
-from coterie.rng import stream
-from coterie.solver import Solver
-from coterie.types import State
+from coterie.tasks.solver import Solver
 from tests.tiny import CLASSES, FEATURES, clients, federation
 
 SOLVER = Solver(lr=0.1, batch=8)

@@ -5,13 +5,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from coterie.engine.serial import Serial
-from coterie.loop import evaluate, run
+from coterie.core.loop import evaluate, run
+from coterie.core.types import State
+from coterie.engines.serial import Serial
 from coterie.methods.ditto import Ditto
 from coterie.methods.fedavg import FedAvg
 from coterie.methods.local import Local
-from coterie.solver import Solver
-from coterie.types import State
+from coterie.tasks.solver import Solver
 from tests.tiny import federation, same
 
 SOLVER = Solver(lr=0.1, batch=8, momentum=0.5)

@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from coterie.affinity import attention, attention_rate
-from coterie.distance import squared_l2
-from coterie.engine.serial import Serial
-from coterie.loop import run
+from coterie.core.loop import run
+from coterie.engines.serial import Serial
 from coterie.methods.fedamp import FedAMP, HeurFedAMP
 from coterie.methods.local import Local
-from coterie.solver import Solver
+from coterie.tasks.solver import Solver
+from coterie.words.affinity import attention, attention_rate
+from coterie.words.distance import squared_l2
 from tests.tiny import federation
 
 SOLVER = Solver(lr=0.1, batch=8, momentum=0.5)

@@ -5,14 +5,14 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from coterie.engine.serial import Serial
-from coterie.layout import Layout
-from coterie.loop import run
+from coterie.core.layout import Layout
+from coterie.core.loop import run
+from coterie.core.types import Replies, State, Task
+from coterie.engines.serial import Serial
 from coterie.methods.fedavg import FedAvg
 from coterie.methods.fednova import FedNova
-from coterie.mixing import average, mix
-from coterie.solver import Solver
-from coterie.types import Replies, State, Task
+from coterie.tasks.solver import Solver
+from coterie.words.mixing import average, mix
 from tests.tiny import CLASSES, FEATURES, clients, federation
 
 SOLVER = Solver(lr=0.1, batch=8, momentum=0.5)

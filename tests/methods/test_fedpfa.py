@@ -8,15 +8,15 @@ import pytest
 import torch
 from torch import nn
 
-from coterie.client import Client
-from coterie.engine.serial import Serial
-from coterie.errors import ConfigError
-from coterie.layout import Layout
+from coterie.core.client import Client
+from coterie.core.errors import ConfigError
+from coterie.core.layout import Layout
+from coterie.core.types import Replies
+from coterie.engines.serial import Serial
 from coterie.methods.fedavg import FedAvg
 from coterie.methods.fedpfa import FedPFA
-from coterie.signature import Sparsity
-from coterie.solver import Solver
-from coterie.types import Replies
+from coterie.tasks.signature import Sparsity
+from coterie.tasks.solver import Solver
 from tests.methods.planted import groups_of, states, subspaces
 from tests.tiny import federation
 

@@ -7,7 +7,7 @@ import torch
 
 from coterie.methods.fedavg import FedAvg
 from coterie.methods.fedsem import FedSEM
-from coterie.solver import Solver
+from coterie.tasks.solver import Solver
 from tests.methods.planted import groups_of, states
 from tests.tiny import federation
 

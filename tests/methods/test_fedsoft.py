@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import torch
 
-from coterie.loop import evaluate
+from coterie.core.loop import evaluate
+from coterie.core.rng import stream
+from coterie.core.types import State
 from coterie.methods.fedsoft import FedSoft
 from coterie.methods.local import Local
-from coterie.mixing import average, mix
-from coterie.rng import stream
-from coterie.signature import Importance
-from coterie.solver import Solver, pull
-from coterie.types import State
+from coterie.tasks.signature import Importance
+from coterie.tasks.solver import Solver, pull
+from coterie.words.mixing import average, mix
 from tests.methods.planted import states
 from tests.tiny import federation
 

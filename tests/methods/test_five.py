@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from coterie.distance import forces
-from coterie.engine.serial import Serial
-from coterie.layout import Layout
-from coterie.loop import evaluate, run
+from coterie.core.layout import Layout
+from coterie.core.loop import evaluate, run
+from coterie.core.types import State
+from coterie.engines.serial import Serial
 from coterie.methods.autocfl import AutoCFL
 from coterie.methods.cflgt import CFLGT
 from coterie.methods.dapfl import DAPFL
@@ -21,8 +21,8 @@ from coterie.methods.fedclust import FedClust
 from coterie.methods.feddsmic import FedDS, FedDSMIC, predictions
 from coterie.methods.kin import Kin
 from coterie.methods.local import Local
-from coterie.solver import Solver
-from coterie.types import State
+from coterie.tasks.solver import Solver
+from coterie.words.distance import forces
 from tests.tiny import CLASSES, client, federation, network
 
 SOLVER = Solver(lr=0.1, batch=8)

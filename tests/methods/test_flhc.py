@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 import torch
 
+from coterie.core.types import State
 from coterie.methods.autocfl import AutoCFL
 from coterie.methods.fedavg import FedAvg
 from coterie.methods.flhc import FLHC
-from coterie.solver import Solver
-from coterie.types import State
+from coterie.tasks.solver import Solver
 from tests.methods.planted import groups_of, states
 from tests.tiny import clients, federation
 

@@ -7,16 +7,16 @@ from dataclasses import replace
 import pytest
 import torch
 
-from coterie.client import Client
-from coterie.loop import evaluate
+from coterie.core.client import Client
+from coterie.core.loop import evaluate
+from coterie.core.rng import stream
+from coterie.core.types import State
 from coterie.methods.fedavg import FedAvg
 from coterie.methods.ifca import IFCA
-from coterie.mixing import average
-from coterie.rng import stream
-from coterie.signature import Losses
-from coterie.solver import Solver
-from coterie.types import State
-from coterie.variants import Choose
+from coterie.tasks.signature import Losses
+from coterie.tasks.solver import Solver
+from coterie.tasks.variants import Choose
+from coterie.words.mixing import average
 from tests.methods.planted import groups_of, states
 from tests.tiny import Flaky, clients, federation, same
 

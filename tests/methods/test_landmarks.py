@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import torch
 
-from coterie.engine.serial import Serial
-from coterie.layout import Layout
-from coterie.measure import distinct, fit
+from coterie.core.layout import Layout
+from coterie.core.types import Replies, State
+from coterie.engines.serial import Serial
 from coterie.methods import find
 from coterie.methods.landmarks import kept, landmarks
-from coterie.solver import Solver
-from coterie.types import Replies, State
+from coterie.runs.measure import distinct, fit
+from coterie.tasks.solver import Solver
 from tests.methods.planted import groups_of, interleaved, states, subspaces
 from tests.tiny import CLASSES, client, federation, network
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from coterie.distance import basis, subspaces
+from coterie.core.rng import stream
 from coterie.methods.fedavg import FedAvg
 from coterie.methods.pacfl import PACFL
-from coterie.rng import stream
-from coterie.signature import Basis
-from coterie.solver import Solver
+from coterie.tasks.signature import Basis
+from coterie.tasks.solver import Solver
+from coterie.words.distance import basis, subspaces
 from tests.methods.planted import groups_of, states
 from tests.methods.planted import subspaces as planted
 from tests.tiny import FEATURES, federation

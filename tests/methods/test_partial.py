@@ -6,15 +6,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from coterie.engine.serial import Serial
-from coterie.layout import Layout
-from coterie.loop import evaluate, run
+from coterie.core.layout import Layout
+from coterie.core.loop import evaluate, run
+from coterie.core.rng import stream
+from coterie.core.types import State
+from coterie.engines.serial import Serial
 from coterie.methods.fedavg import FedAvg
 from coterie.methods.local import Local
 from coterie.methods.partial import FedRep, LGFedAvg
-from coterie.rng import stream
-from coterie.solver import Descent, Solver
-from coterie.types import State
+from coterie.tasks.solver import Descent, Solver
 from tests.tiny import CLASSES, FEATURES, clients, federation, same
 
 SOLVER = Solver(lr=0.1, batch=8, momentum=0.5)

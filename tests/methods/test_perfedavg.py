@@ -8,14 +8,14 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
-from coterie.client import Client
-from coterie.layout import Layout
-from coterie.loop import evaluate, run
+from coterie.core.client import Client
+from coterie.core.layout import Layout
+from coterie.core.loop import evaluate, run
+from coterie.core.rng import stream
 from coterie.methods.fedavg import FedAvg
 from coterie.methods.perfedavg import HessianFree, PerFedAvg
-from coterie.rng import stream
-from coterie.score import accuracy_and_loss
-from coterie.solver import Solver
+from coterie.tasks.score import accuracy_and_loss
+from coterie.tasks.solver import Solver
 from tests.tiny import CLASSES, FEATURES, client, federation, same
 
 SOLVER = Solver(lr=0.05, batch=8, momentum=0.5)

@@ -5,13 +5,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from coterie.engine.serial import Serial
-from coterie.layout import Layout
-from coterie.loop import run
+from coterie.core.layout import Layout
+from coterie.core.loop import run
+from coterie.core.types import State
+from coterie.engines.serial import Serial
 from coterie.methods.fedavg import FedAvg
 from coterie.methods.scaffold import SCAFFOLD, Controlled
-from coterie.solver import Solver
-from coterie.types import State
+from coterie.tasks.solver import Solver
 from tests.tiny import CLASSES, FEATURES, Flaky, client, clients, federation
 
 SOLVER = Solver(lr=0.1, batch=8)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from flwr.app import Context
 
-from coterie.engine.flower.client import Host, client_app
-from coterie.hosts import OwnData, Share
+from coterie.engines.flower.client import Host, client_app
+from coterie.studies.hosts import OwnData, Share
 
 EXPERIMENT = Path(__file__).with_name("experiment.toml")
 

@@ -6,7 +6,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from coterie.config import load
-from coterie.federation import conduct
+from coterie.studies.federation import conduct
 
 EXPERIMENT = Path(__file__).with_name("experiment.toml")
 app = ServerApp()

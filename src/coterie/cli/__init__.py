@@ -1,4 +1,7 @@
-"""The command line. Nothing heavy is imported before a command needs it."""
+"""The command line. Nothing heavy is imported before a command needs it.
+
+May touch: everything.
+"""
 
 import warnings
 

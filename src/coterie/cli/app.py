@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 import typer.core
 
-from coterie import __version__
 from coterie.cli import (
     certs,
     compare,
@@ -25,6 +24,7 @@ from coterie.cli import (
     serve,
     train,
 )
+from coterie.core.version import __version__
 
 typer.core.HAS_RICH = False  # or "[default: x]" is escaped for rich, which prints no help here
 app = typer.Typer(

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from coterie.cli import say
-from coterie.errors import ConfigError
+from coterie.core.errors import ConfigError
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
@@ -29,7 +29,7 @@ def certs(
 
     What is there already stays, so that clients can be added later.
     """
-    from coterie.engine.flower import certs as keys
+    from coterie.engines.flower import certs as keys
 
     names = named(clients)
     made = keys.make(folder, names, host or [], days)

@@ -17,10 +17,10 @@ import typer
 from coterie.cli import progress, say
 from coterie.cli.running import Event, Listener
 from coterie.cli.train import Quiet, data_at_hand, sort
-from coterie.errors import ConfigError
+from coterie.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from coterie.comparison import Comparison
+    from coterie.studies.comparison import Comparison
 
 FORMATS = ("text", "md", "csv", "latex", "html")
 
@@ -61,7 +61,7 @@ def compare(
     for text in asked.notes:
         say.label("note", text)
 
-    from coterie.comparison.running import compare_grid, fresh
+    from coterie.studies.comparison.running import compare_grid, fresh
 
     folder = out or fresh()
     try:

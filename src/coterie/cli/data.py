@@ -54,7 +54,7 @@ def data(
     else:
         say.result(picture_of_data(found))
     if partition or plot:
-        from coterie import experiment
+        from coterie.studies import experiment
 
         people = experiment.population(config)
         counts = people.label_counts().tolist()

@@ -30,8 +30,8 @@ def demo(
 
     20 clients in 4 hidden groups hold handwritten digits; each group sees them at another angle.
     """
-    from coterie import __version__
     from coterie.config import load
+    from coterie.core.version import __version__
     from coterie.methods import METHODS
 
     second = method or next(name for name in ("fedclust", "local") if name in METHODS)
@@ -81,7 +81,7 @@ def clear(folder: Path) -> None:
 
 def compared(runs: Mapping[str, Done]) -> str:
     """For how many clients one of two runs is better than the other, and whether by chance."""
-    from coterie.statistics import wilcoxon
+    from coterie.runs.statistics import wilcoxon
 
     (first, a), (second, b) = ((n, done.result.accuracy.values) for n, done in runs.items())
     both = [client for client in a if client in b]

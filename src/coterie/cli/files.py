@@ -9,7 +9,7 @@ import typer
 
 from coterie.cli import say
 from coterie.cli.train import data_at_hand
-from coterie.errors import ConfigError
+from coterie.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from coterie.config import Config
@@ -86,11 +86,12 @@ def check(
 
 def plan(config: Config) -> dict[str, Any]:
     """What an experiment would do, in numbers: clients, samples, parameters, bytes."""
-    from coterie import experiment, models
-    from coterie.layout import Layout
+    from coterie.core.layout import Layout
+    from coterie.models import factory
+    from coterie.studies import experiment
 
     clients = experiment.population(config)
-    net = models.build(
+    net = factory.build(
         config.model.name,
         shape=clients.shape,
         classes=clients.classes,

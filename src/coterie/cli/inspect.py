@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from coterie.config import Config
-    from coterie.grouping import Curve
-    from coterie.inspection import Inspection
+    from coterie.studies.inspection import Inspection
+    from coterie.words.grouping import Curve
 
 
 class Distance(StrEnum):
@@ -74,10 +74,10 @@ def inspect(
     data_at_hand(config)
     import torch
 
-    from coterie import experiment
-    from coterie.inspection import inspect as look
     from coterie.methods.fedclust import FedClust
-    from coterie.solver import Solver
+    from coterie.studies import experiment
+    from coterie.studies.inspection import inspect as look
+    from coterie.tasks.solver import Solver
 
     torch.set_num_threads(config.engine.threads)
     people = experiment.population(config)
@@ -115,7 +115,7 @@ def experiment_of(source: str, settings: list[str], flags: dict[str, Any]) -> Co
     given = [assignment(s) for s in settings]
     given += [(key, value) for key, value in flags.items() if value is not None]
     if (Path(source) / "run.toml").exists():
-        from coterie.experiment import config_of
+        from coterie.studies.experiment import config_of
 
         return config_of(Path(source), given)
     if source.endswith(".toml"):

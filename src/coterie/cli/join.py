@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from coterie.cli import say
-from coterie.errors import ConfigError
+from coterie.core.errors import ConfigError
 
 HOME = Path("~/.local/share/coterie/clients")
 
@@ -54,8 +54,8 @@ def join(
             fix="give --certs with the folder from the federation's server; --insecure tries it "
             "without, on this machine only",
         )
-    from coterie import hosts
-    from coterie.engine.flower import serving
+    from coterie.engines.flower import serving
+    from coterie.studies import hosts
 
     if insecure and not serving.loopback(server.rsplit(":", 1)[0]):
         raise ConfigError(

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from coterie.cli import say
-from coterie.errors import ConfigError
+from coterie.core.errors import ConfigError
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
 
@@ -87,7 +87,7 @@ def method(name: str, json: bool) -> None:
 
 def models(json: Json = False) -> None:
     """List the networks."""
-    from coterie.zoo import MODELS
+    from coterie.models.zoo import MODELS
 
     if json:
         for m in MODELS.values():
@@ -152,7 +152,7 @@ def explain(
     json: Json = False,
 ) -> None:
     """Explain an error code, or list them all."""
-    from coterie.codes import FAMILIES, codes
+    from coterie.core.codes import FAMILIES, codes
 
     known = codes()
     if code is None:

@@ -25,7 +25,7 @@ def live(
 
     from coterie.live import listening
     from coterie.live.server import Server
-    from coterie.records import expect_run
+    from coterie.runs.records import expect_run
 
     expect_run(folder)
     view = listening(port)

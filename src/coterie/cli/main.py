@@ -14,7 +14,7 @@ import click
 from click.exceptions import Abort, NoSuchOption
 
 from coterie.cli import running, say
-from coterie.errors import ClientError, ConfigError, CoterieError, DataError
+from coterie.core.errors import ClientError, ConfigError, CoterieError, DataError
 
 INTERRUPTED = 130
 

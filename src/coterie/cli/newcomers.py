@@ -10,10 +10,10 @@ import typer
 from coterie.cli import running, say
 from coterie.cli.progress import watching
 from coterie.cli.train import Json, Quiet, data_at_hand, sort
-from coterie.errors import ConfigError
+from coterie.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from coterie.joining import Joined
+    from coterie.studies.newcomers import Joined
 
 
 def newcomers(
@@ -49,7 +49,8 @@ def newcomers(
     if not config.newcomers.share:
         config = configs.load(file, [*given, ("newcomers.share", 0.2)])
     data_at_hand(config)
-    from coterie import experiment, joining
+    from coterie.studies import experiment
+    from coterie.studies import newcomers as joining
 
     with watching(config.method, quiet=quiet, json=json) as listen:
         if out and (out / "run.toml").exists():

@@ -10,7 +10,7 @@ import typer
 from coterie.cli import say
 
 if TYPE_CHECKING:
-    from coterie.newcomers import Placement
+    from coterie.studies.placement import Placement
 
 
 def place(
@@ -36,8 +36,8 @@ def place(
     from coterie.config.source import assignment
     from coterie.data.dataset import Scaler
     from coterie.data.load import load
-    from coterie.experiment import config_of, open_run
-    from coterie.newcomers import arrivals
+    from coterie.studies.experiment import config_of, open_run
+    from coterie.studies.placement import arrivals
 
     config = config_of(folder)
     options = dict(map(assignment, settings)) if settings else dict(config.data.reader)

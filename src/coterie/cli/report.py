@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coterie.cli import say
-from coterie.errors import CheckpointError, ConfigError, CoterieError
+from coterie.core.errors import CheckpointError, ConfigError, CoterieError
 
 if TYPE_CHECKING:
     from coterie.report import RunData
-    from coterie.result import Result
-    from coterie.tables import Table
+    from coterie.report.tables import Table
+    from coterie.studies.result import Result
 
 
 class Format(StrEnum):
@@ -115,8 +115,8 @@ def known(folder: Path) -> None:
 
 def tables(folders: list[Path], format: str) -> None:
     """Comparisons in their own tables, runs in one."""
-    from coterie.comparison import Comparison
     from coterie.report import read
+    from coterie.studies.comparison import Comparison
 
     for folder in folders:
         if (folder / "compare.toml").exists():
@@ -128,7 +128,7 @@ def tables(folders: list[Path], format: str) -> None:
 
 def table(runs: list[RunData]) -> Table:
     """A row for each run."""
-    from coterie.tables import Table
+    from coterie.report.tables import Table
 
     head = ("run", "method", "rounds", "clients", "accuracy", "worst client", "worst tenth")
     more = ("clusters", "ARI", "bytes up", "bytes down")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from coterie.config import Config
-    from coterie.result import Result
+    from coterie.studies.result import Result
 
 Event = dict[str, Any]
 Listener = Callable[[Event], None]
@@ -25,14 +25,14 @@ class Done(NamedTuple):
 
 def fresh(config: Config) -> Path:
     """A new folder for an experiment, as it names it."""
-    from coterie import experiment
+    from coterie.studies import experiment
 
     return experiment.fresh(config)
 
 
 def execute(config: Config, out: Path | None, listen: Listener) -> Done:
     """Train a new experiment, into the folder given or a new one that the experiment names."""
-    from coterie import experiment
+    from coterie.studies import experiment
 
     folder = out or experiment.fresh(config)
     if not (folder / "run.toml").exists():  # another run's folder is not this one's to resume
@@ -47,7 +47,7 @@ def proceed(
     folder: Path, listen: Listener, settings: Iterable[tuple[str, Any]], allow: Iterable[str]
 ) -> Done:
     """Train on where a run stopped."""
-    from coterie import experiment
+    from coterie.studies import experiment
 
     _enter(folder)
     clock = Clock(listen)

@@ -8,9 +8,9 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from coterie.units import percent as percent
-from coterie.units import seconds as seconds
-from coterie.units import size as size
+from coterie.core.units import percent as percent
+from coterie.core.units import seconds as seconds
+from coterie.core.units import size as size
 
 
 def result(text: str = "") -> None:

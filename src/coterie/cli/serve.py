@@ -11,7 +11,7 @@ from coterie.cli import running, say
 from coterie.cli.progress import watching
 from coterie.cli.running import Clock, Done, Event, Listener
 from coterie.cli.train import Json, Quiet, closing, sort, table
-from coterie.errors import ConfigError
+from coterie.core.errors import ConfigError
 
 PORT = 9093  # as in engine.flower.serving, which is heavy to import
 
@@ -56,15 +56,15 @@ def serve(
             fix="make them with coterie certs DIR and give --certs DIR/server; --insecure tries "
             "it without, on this machine only",
         )
-    from coterie.engine.flower.serving import Stand
+    from coterie.engines.flower.serving import Stand
 
     stand = Stand(None if insecure else certs, host, port)
     stand.check()
     if proxy is not None:
         say.result(proxied(proxy, stand, listen))
         return
-    from coterie import experiment, federation
     from coterie.config import load
+    from coterie.studies import experiment, federation
 
     file, given = sort(settings or [])
     given.append(("engine.name", "flower"))
@@ -90,8 +90,8 @@ def serve(
 
 def run(config: Any, folder: Path, stand: Any, tell: Listener, resume: bool) -> Any:
     """Serve one run from its first round or its last."""
-    from coterie import federation
-    from coterie.engine.flower.serving import serving
+    from coterie.engines.flower.serving import serving
+    from coterie.studies import federation
 
     with serving(stand, folder / "flower") as (grid, registered, check):
         return federation.conduct(
@@ -126,7 +126,7 @@ def telling(listen: Listener) -> Listener:
 
 def proxied(proxy: str, stand: Any, listen: str) -> str:
     """The configuration of a reverse proxy."""
-    from coterie.engine.flower import nginx
+    from coterie.engines.flower import nginx
 
     if proxy != "nginx" or stand.certs is None:
         raise ConfigError(

@@ -13,7 +13,7 @@ from coterie.cli.live import watched
 from coterie.cli.progress import clusters, watching
 from coterie.cli.report import page_of
 from coterie.cli.running import Done
-from coterie.errors import ConfigError
+from coterie.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from coterie.config import Config

@@ -1,4 +1,7 @@
-"""The experiment file: its tables, its checks, and its resolved form. Free of torch."""
+"""The experiment file: its tables, its checks, and its resolved form. Free of torch.
+
+May touch: core, methods, models, data, engines.
+"""
 
 from coterie.config.load import load, loads
 from coterie.config.problems import ProblemsError

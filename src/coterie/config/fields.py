@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 PACKAGE = Path(__file__).parents[1]
-LIGHT = ("typing", "dataclasses", "collections.abc", "annotated_types", "coterie.bounds")
+LIGHT = ("typing", "dataclasses", "collections.abc", "annotated_types", "coterie.core.bounds")
 
 
 class Required:
@@ -87,7 +87,7 @@ def record(module: str, name: str) -> Any:
 def fields(module: str, name: str) -> dict[str, Field]:
     """The fields of a class, those of its bases first.
 
-    >>> fields("coterie.solver", "Solver")["momentum"].comment
+    >>> fields("coterie.tasks.solver", "Solver")["momentum"].comment
     "PyTorch's; the buffer starts at zero in every call"
     """
     tree, lines = parse(module)

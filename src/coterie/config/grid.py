@@ -19,7 +19,7 @@ from coterie.config.load import resolve
 from coterie.config.resolved import tree
 from coterie.config.schema import Config
 from coterie.config.source import Written
-from coterie.errors import ConfigError
+from coterie.core.errors import ConfigError
 
 FORMAT = 1
 

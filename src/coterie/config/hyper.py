@@ -11,7 +11,7 @@ from typing import Any, get_type_hints
 from coterie.config import fields
 from coterie.config.fields import Field, Required
 from coterie.config.schema import SOLVER
-from coterie.errors import ConfigError
+from coterie.core.errors import ConfigError
 from coterie.methods import METHODS
 
 ELSEWHERE = {"solver": ", ".join(SOLVER), "fraction": "participation"}  # what [train] sets instead

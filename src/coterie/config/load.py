@@ -14,7 +14,7 @@ from coterie.config.problems import Path, Problem, ProblemsError, near, place
 from coterie.config.schema import Config
 from coterie.config.source import Written
 from coterie.config.validate import values
-from coterie.errors import ConfigError
+from coterie.core.errors import ConfigError
 from coterie.methods import METHODS
 
 HERE = schema.__name__

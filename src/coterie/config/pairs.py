@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from coterie import zoo
 from coterie.config.fields import Field
 from coterie.config.hyper import all_fields
 from coterie.config.problems import Path, Problem, near
 from coterie.config.words import fits
 from coterie.data import named
-from coterie.engine import ENGINES
+from coterie.engines import ENGINES
 from coterie.methods import METHODS
+from coterie.models import zoo
 
 CLUSTERS = ("k", "n_clusters", "clusters")  # how methods call their number of clusters
 

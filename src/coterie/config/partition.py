@@ -12,8 +12,8 @@ from coterie.config import aliases, schema
 from coterie.config.fields import Field, fields
 from coterie.config.problems import Path, Problem, near
 from coterie.config.validate import values
+from coterie.core.errors import ConfigError
 from coterie.data import kinds
-from coterie.errors import ConfigError
 
 TABLE = "partition"
 

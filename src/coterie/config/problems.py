@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from coterie.config import toml
-from coterie.errors import ConfigError
+from coterie.core.errors import ConfigError
 
 Path = tuple[str, ...]
 

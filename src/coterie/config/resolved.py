@@ -10,7 +10,7 @@ from coterie.config import toml
 from coterie.config.hyper import table_name
 from coterie.config.problems import near
 from coterie.config.schema import Config
-from coterie.errors import ConfigError
+from coterie.core.errors import ConfigError
 
 
 def tree(config: Config) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, Literal
 
-from coterie.bounds import Count, Decay, NonNegative, Positive, Share, Whole, dataclass
+from coterie.core.bounds import Count, Decay, NonNegative, Positive, Share, Whole, dataclass
 from coterie.data.kinds import Kind, from_dict
 
 SOLVER = {  # keys of [train] and the fields of the solver they set

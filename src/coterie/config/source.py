@@ -11,7 +11,7 @@ from typing import Any
 
 from coterie.config import toml
 from coterie.config.problems import Path, near
-from coterie.errors import ConfigError
+from coterie.core.errors import ConfigError
 
 COMMAND_LINE = "command line"
 SYNTAX = {  # a word of tomllib's message, and what to do about it

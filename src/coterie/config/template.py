@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, get_origin
 
-from coterie import zoo
 from coterie.config import hyper, toml
 from coterie.config.fields import Field, fields
 from coterie.config.load import HERE, TABLES, load
@@ -13,6 +12,7 @@ from coterie.config.partition import options_of, parts_of
 from coterie.config.resolved import tree
 from coterie.config.words import describe
 from coterie.data import named
+from coterie.models import zoo
 
 
 def template(*, data: str, method: str, partition: str, model: str | None = None) -> str:

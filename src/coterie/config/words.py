@@ -24,7 +24,7 @@ SIGNS = (("gt", ">"), ("ge", ">="), ("lt", "<"), ("le", "<="))
 def describe(annotation: Any) -> str:
     """What a value of this type is.
 
-    >>> from coterie.bounds import Count, Share
+    >>> from coterie.core.bounds import Count, Share
     >>> describe(Share), describe(Literal["auto"] | Count)
     ('a number > 0 and <= 1', '"auto" or a whole number >= 1')
     """
@@ -73,7 +73,7 @@ def either(parts: Any) -> str:
 def must_be(annotation: Any, value: Any) -> str:
     """Why a value is refused; only the limits, if its kind is right.
 
-    >>> from coterie.bounds import Positive
+    >>> from coterie.core.bounds import Positive
     >>> must_be(Positive, -0.3), must_be(Positive, "x")
     ('must be > 0', 'must be a number > 0')
     """

@@ -1,1 +1,4 @@
-"""Data sets, their readers, and the ways to divide them among clients."""
+"""Data sets, their readers, and the ways to divide them among clients.
+
+May touch: core.
+"""

@@ -7,11 +7,11 @@ from typing import Annotated
 import numpy as np
 from annotated_types import Ge
 
-from coterie.bounds import Count, NonNegative
+from coterie.core.bounds import Count, NonNegative
+from coterie.core.errors import DataError
+from coterie.core.rng import numpy_stream
 from coterie.data.classes import DIGITS
 from coterie.data.raw import Raw, bounded
-from coterie.errors import DataError
-from coterie.rng import numpy_stream
 
 
 def read_digits() -> Raw:

@@ -14,10 +14,10 @@ from typing import Annotated, Any, Literal
 from annotated_types import MinLen
 from pydantic import field_validator
 
-from coterie.bounds import Count, Finite, Positive, Share, Whole
-from coterie.bounds import dataclass as checked
+from coterie.core.bounds import Count, Finite, Positive, Share, Whole
+from coterie.core.bounds import dataclass as checked
+from coterie.core.errors import ConfigError
 from coterie.data.partition_text import build, given, kebab, shown, unknown, values
-from coterie.errors import ConfigError
 
 CODES = {
     "C020": "no kind of partition has this name",

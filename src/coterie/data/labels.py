@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from coterie.core.errors import DataError
 from coterie.data.raw import Array
-from coterie.errors import DataError
 
 At = Callable[[int], str]  # says in words where a row is
 

@@ -13,7 +13,8 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
-from coterie.bounds import Positive
+from coterie.core.bounds import Positive
+from coterie.core.errors import DataError
 from coterie.data import labels, samples
 from coterie.data.dataset import Data
 from coterie.data.embedded import read_digits, read_synthetic
@@ -22,7 +23,6 @@ from coterie.data.raw import Array, Raw
 from coterie.data.read_arrays import read_arrays, read_dataset
 from coterie.data.read_hf import read_hf
 from coterie.data.readers import Reader, reader_of
-from coterie.errors import DataError
 
 _EMBEDDED: Mapping[str, Reader] = {"digits": read_digits, "synthetic": read_synthetic}
 

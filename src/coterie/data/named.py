@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from coterie.core.errors import DataError
 from coterie.data.classes import (
     CHARACTERS,
     CIFAR10,
@@ -20,7 +21,6 @@ from coterie.data.classes import (
     FASHION,
 )
 from coterie.data.formats import Format, format_of
-from coterie.errors import DataError
 
 SYSTEM = Path("/usr/share/datasets")  # Debian's dataset-* packages
 

@@ -12,14 +12,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from coterie.core.errors import ConfigError, DataError
+from coterie.core.rng import numpy_stream
 from coterie.data.dataset import Data
 from coterie.data.divide import protocols
 from coterie.data.divide.bases import Dealt, Pool, hand_out
 from coterie.data.divide.dealing import Ints, Piles, choose, sizes_of
 from coterie.data.divide.modifiers import Changes, exchanged, modified
 from coterie.data.kinds import Composite, Kind, Modifier, Natural, describe, read
-from coterie.errors import ConfigError, DataError
-from coterie.rng import numpy_stream
 
 Test = Literal["own", "labels", "proportions"]
 From = Literal["train", "all"]

@@ -16,12 +16,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from coterie.core.errors import DataError
+from coterie.core.storage import make_folder, publish, write_file
 from coterie.data.dataset import Data
 from coterie.data.divide.bases import Dealt
 from coterie.data.divide.dealing import cut
 from coterie.data.partition import From, Partition, Test, arguments, complete, rows
-from coterie.errors import DataError
-from coterie.storage import make_folder, publish, write_file
 
 FORMAT = "coterie-partition-1"
 PLAIN = ("test_source", "pool", "names", "moves_at", "notes", "arguments", "key")

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 from pydantic import ValidationError
 
-from coterie.errors import ConfigError
+from coterie.core.errors import ConfigError
 
 T = TypeVar("T")
 

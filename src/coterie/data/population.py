@@ -11,13 +11,13 @@ from typing import Any, overload
 import torch
 from torch import Tensor
 
-from coterie.client import Client
+from coterie.core.client import Client
+from coterie.core.errors import DataError
 from coterie.data.dataset import Data, Scaling, scale
 from coterie.data.divide.rotate import rotate
 from coterie.data.kinds import Kind
 from coterie.data.partition import From, Partition, Test, divide, reserve
 from coterie.data.population_given import Given, given
-from coterie.errors import DataError
 
 HELD = 2**30  # bytes of copies of samples that a population keeps
 
@@ -152,7 +152,7 @@ class Population(Sequence[Client]):
 
     def plot(self) -> Any:
         """A plotly figure of who holds how many samples of which label, sorted by group."""
-        from coterie.data.population_plot import heat_map
+        from coterie.report.charts.population import heat_map
 
         return heat_map(self.label_counts(), self.names, self.class_names, self.group)
 

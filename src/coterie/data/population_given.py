@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from coterie.client import Client
+from coterie.core.client import Client
+from coterie.core.errors import DataError
 from coterie.data.dataset import Data
 from coterie.data.partition import Partition, canonical
-from coterie.errors import DataError
 
 Given = Client | tuple[Any, ...]  # (x, y) or (x, y, x_test, y_test), tensors or arrays
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coterie.errors import DataError
+from coterie.core.errors import DataError
 
 Array = NDArray[Any]
 

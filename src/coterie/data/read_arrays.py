@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from coterie.core.errors import DataError
 from coterie.data.raw import Array, Raw, stack
-from coterie.errors import DataError
 
 
 def read_arrays(

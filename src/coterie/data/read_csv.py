@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
+from coterie.core.errors import DataError
 from coterie.data import labels
 from coterie.data.raw import Array, Raw, bounded, reading
-from coterie.errors import DataError
 
 LABELS = ("label", "target", "class", "y")  # what a label column is usually called
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from coterie.core.errors import DataError
 from coterie.data.raw import Array, Raw, inside, reading
 from coterie.data.read_folder import Size, decoded
-from coterie.errors import DataError
 
 LABELS = ("label", "labels", "fine_label", "target", "class", "y")
 TESTS = ("test", "validation", "valid", "val")  # the first of them that there is

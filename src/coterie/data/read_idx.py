@@ -9,10 +9,10 @@ from typing import IO, cast
 
 import numpy as np
 
+from coterie.core.errors import DataError
 from coterie.data.classes import EMNIST
 from coterie.data.formats import IDX_IMAGES
 from coterie.data.raw import Array, Raw, bounded, reading
-from coterie.errors import DataError
 
 _CHUNK = 2**24  # read in pieces: a header may promise more than there is
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from coterie.core.errors import DataError
 from coterie.data.raw import Array, Raw, bounded, inside, reading, stack
-from coterie.errors import DataError
 
 
 def read_leaf(path: Path) -> Raw:

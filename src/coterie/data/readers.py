@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from coterie.core.errors import DataError
 from coterie.data.formats import Format, format_of
 from coterie.data.raw import Raw
 from coterie.data.read_cifar import read_cifar_binary, read_cifar_python
@@ -14,7 +15,6 @@ from coterie.data.read_idx import read_idx
 from coterie.data.read_leaf import read_leaf
 from coterie.data.read_npz import read_npz
 from coterie.data.read_svhn import read_svhn
-from coterie.errors import DataError
 
 Reader = Callable[..., Raw]
 

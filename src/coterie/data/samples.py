@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from coterie.core.errors import DataError
 from coterie.data.raw import Array
-from coterie.errors import DataError
 
 CHANNELS = (1, 3, 4)  # what a channel axis is recognised by: gray, RGB, RGBA
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from coterie.errors import ConfigError
+from coterie.core.errors import ConfigError
 
 
 class View(NamedTuple):

@@ -15,7 +15,7 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any
 
-from coterie.errors import CoterieError
+from coterie.core.errors import CoterieError
 
 if TYPE_CHECKING:
     from coterie.report.reading import RunData

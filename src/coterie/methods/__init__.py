@@ -1,4 +1,9 @@
-"""The table of methods. Reading it imports none of them, so a list costs nothing."""
+"""The table of methods. Reading it imports none of them, so a list costs nothing.
+
+One file is one paper, or one family of methods that share a body. `find` loads a method.
+
+May touch: core, words, tasks.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +12,10 @@ from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from coterie.errors import ConfigError
+from coterie.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from coterie.types import Method
+    from coterie.core.types import Method
 
 
 @dataclass(frozen=True)

@@ -10,17 +10,17 @@ from typing import Literal
 
 import torch
 
-from coterie.bounds import Count, Positive, Whole, dataclass
-from coterie.distance import cosine_distance, cross_l2, scaled_l2
-from coterie.grouping import auto_cut, closest, guard
-from coterie.merge import merge
+from coterie.core.bounds import Count, Positive, Whole, dataclass
+from coterie.core.types import Federation, Replies, State
 from coterie.methods.landmarks import LANDMARKS, kept, landmarks
 from coterie.methods.pacing import next_epochs, paced, unhurried
-from coterie.mixing import within
-from coterie.score import Score
-from coterie.solver import Solver
-from coterie.types import Federation, Replies, State
-from coterie.voting import cumulative, should_stop, variance, vote, whole_epochs
+from coterie.tasks.score import Score
+from coterie.tasks.solver import Solver
+from coterie.words.distance import cosine_distance, cross_l2, scaled_l2
+from coterie.words.grouping import auto_cut, closest, guard
+from coterie.words.merge import merge
+from coterie.words.mixing import within
+from coterie.words.voting import cumulative, should_stop, variance, vote, whole_epochs
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
-from coterie.bounds import Count, Part, Positive, Whole, dataclass
-from coterie.distance import cosine
-from coterie.grouping import bipartition, closest, incongruence, separable
-from coterie.merge import merge
-from coterie.score import Score
-from coterie.solver import Solver
-from coterie.types import Federation, State
+from coterie.core.bounds import Count, Part, Positive, Whole, dataclass
+from coterie.core.types import Federation, State
+from coterie.tasks.score import Score
+from coterie.tasks.solver import Solver
+from coterie.words.distance import cosine
+from coterie.words.grouping import bipartition, closest, incongruence, separable
+from coterie.words.merge import merge
 
 
 @dataclass(frozen=True)

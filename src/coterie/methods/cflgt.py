@@ -11,16 +11,16 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from coterie.bounds import Damping, Part, Share, Whole, dataclass
-from coterie.distance import cross_trajectories, trajectories
-from coterie.grouping import Exemplars, closest, exemplars, mean_hopkins, silhouette
-from coterie.merge import merge
+from coterie.core.bounds import Damping, Part, Share, Whole, dataclass
+from coterie.core.rng import stream
+from coterie.core.types import Federation, Replies, State
 from coterie.methods.landmarks import LANDMARKS, kept, landmarks
-from coterie.rng import stream
-from coterie.score import Score
-from coterie.signature import Trajectory
-from coterie.solver import Solver
-from coterie.types import Federation, Replies, State
+from coterie.tasks.score import Score
+from coterie.tasks.signature import Trajectory
+from coterie.tasks.solver import Solver
+from coterie.words.distance import cross_trajectories, trajectories
+from coterie.words.grouping import Exemplars, closest, exemplars, mean_hopkins, silhouette
+from coterie.words.merge import merge
 
 
 @dataclass(frozen=True)

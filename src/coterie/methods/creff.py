@@ -12,15 +12,15 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, one_hot, pad
 
-from coterie.bounds import Count, Positive, Share, dataclass
-from coterie.client import Client
-from coterie.course import Course, Paced
-from coterie.layout import Layout
-from coterie.merge import merge
+from coterie.core.bounds import Count, Positive, Share, dataclass
+from coterie.core.client import Client
+from coterie.core.layout import Layout
+from coterie.core.rng import stream
+from coterie.core.types import Federation, Reply, State
 from coterie.methods.fedavg import FedAvg
-from coterie.rng import stream
-from coterie.solver import Solver
-from coterie.types import Federation, Reply, State
+from coterie.tasks.solver import Solver
+from coterie.tasks.steps import Course, Paced
+from coterie.words.merge import merge
 
 
 @dataclass(frozen=True)

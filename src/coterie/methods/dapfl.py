@@ -12,7 +12,13 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from coterie.affinity import (
+from coterie.core.bounds import NonNegative, Positive, Share, dataclass
+from coterie.core.rows import put, repeated, stacked
+from coterie.core.types import Federation, State
+from coterie.tasks.score import Score
+from coterie.tasks.signature import Histogram
+from coterie.tasks.solver import Solver
+from coterie.words.affinity import (
     affinity,
     complementarity,
     complementarity_range,
@@ -21,14 +27,8 @@ from coterie.affinity import (
     scaled,
     static_weights,
 )
-from coterie.bounds import NonNegative, Positive, Share, dataclass
-from coterie.distance import squared_l2
-from coterie.mixing import average, mix
-from coterie.rows import put, repeated, stacked
-from coterie.score import Score
-from coterie.signature import Histogram
-from coterie.solver import Solver
-from coterie.types import Federation, State
+from coterie.words.distance import squared_l2
+from coterie.words.mixing import average, mix
 
 
 @dataclass(frozen=True)

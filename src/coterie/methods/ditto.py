@@ -12,14 +12,14 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from coterie.bounds import NonNegative, Share, dataclass
-from coterie.client import Client
-from coterie.course import Course, Paced
-from coterie.layout import Layout
+from coterie.core.bounds import NonNegative, Share, dataclass
+from coterie.core.client import Client
+from coterie.core.layout import Layout
+from coterie.core.types import Federation, Reply, State, Task
 from coterie.methods.fedavg import FedAvg
-from coterie.score import Score
-from coterie.solver import Solver, own_row
-from coterie.types import Federation, Reply, State, Task
+from coterie.tasks.score import Score
+from coterie.tasks.solver import Solver, own_row
+from coterie.tasks.steps import Course, Paced
 
 
 @dataclass(frozen=True)

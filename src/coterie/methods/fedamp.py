@@ -12,14 +12,14 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from coterie.affinity import attention, attention_rate, heuristic_attention
-from coterie.bounds import NonNegative, Part, Positive, Share, dataclass
-from coterie.distance import cosine, squared_l2
-from coterie.mixing import mix, uniform
-from coterie.rows import put, repeated, stacked
-from coterie.score import Score
-from coterie.solver import Solver
-from coterie.types import Federation, State
+from coterie.core.bounds import NonNegative, Part, Positive, Share, dataclass
+from coterie.core.rows import put, repeated, stacked
+from coterie.core.types import Federation, State
+from coterie.tasks.score import Score
+from coterie.tasks.solver import Solver
+from coterie.words.affinity import attention, attention_rate, heuristic_attention
+from coterie.words.distance import cosine, squared_l2
+from coterie.words.mixing import mix, uniform
 
 
 @dataclass(frozen=True)

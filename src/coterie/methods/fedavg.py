@@ -12,11 +12,11 @@ from dataclasses import replace
 
 import torch
 
-from coterie.bounds import Count, NonNegative, Share, dataclass
-from coterie.merge import merge
-from coterie.score import Score
-from coterie.solver import Solver
-from coterie.types import Federation, State, Task
+from coterie.core.bounds import Count, NonNegative, Share, dataclass
+from coterie.core.types import Federation, State, Task
+from coterie.tasks.score import Score
+from coterie.tasks.solver import Solver
+from coterie.words.merge import merge
 
 
 @dataclass(frozen=True)

@@ -13,15 +13,15 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from coterie.bounds import Count, Positive, Share, Whole, dataclass
-from coterie.distance import cosine_distance, cross_l2, l2
-from coterie.grouping import agglomerate, closest
-from coterie.merge import merge
+from coterie.core.bounds import Count, Positive, Share, Whole, dataclass
+from coterie.core.types import Federation, Replies, State
 from coterie.methods.landmarks import LANDMARKS, kept, landmarks
-from coterie.mixing import mix, within
-from coterie.score import Score
-from coterie.solver import Solver
-from coterie.types import Federation, Replies, State
+from coterie.tasks.score import Score
+from coterie.tasks.solver import Solver
+from coterie.words.distance import cosine_distance, cross_l2, l2
+from coterie.words.grouping import agglomerate, closest
+from coterie.words.merge import merge
+from coterie.words.mixing import mix, within
 
 
 @dataclass(frozen=True)

@@ -12,16 +12,16 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from coterie.bounds import Count, Positive, Share, Whole, dataclass
-from coterie.distance import kl_logits
-from coterie.errors import ConfigError
-from coterie.grouping import closest, farthest_first, kmeanspp
+from coterie.core.bounds import Count, Positive, Share, Whole, dataclass
+from coterie.core.errors import ConfigError
+from coterie.core.rng import stream
+from coterie.core.types import Federation, State
 from coterie.methods.landmarks import LANDMARKS, landmarks
-from coterie.mixing import average, mix, within
-from coterie.rng import stream
-from coterie.score import Score
-from coterie.solver import Solver
-from coterie.types import Federation, State
+from coterie.tasks.score import Score
+from coterie.tasks.solver import Solver
+from coterie.words.distance import kl_logits
+from coterie.words.grouping import closest, farthest_first, kmeanspp
+from coterie.words.mixing import average, mix, within
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from coterie.bounds import Share, dataclass
-from coterie.merge import advance
+from coterie.core.bounds import Share, dataclass
+from coterie.core.types import Federation, State
 from coterie.methods.fedavg import FedAvg
-from coterie.mixing import average, normalised, step_norm
-from coterie.solver import Solver
-from coterie.types import Federation, State
+from coterie.tasks.solver import Solver
+from coterie.words.merge import advance
+from coterie.words.mixing import average, normalised, step_norm
 
 
 @dataclass(frozen=True)

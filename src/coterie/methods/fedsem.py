@@ -11,16 +11,16 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from coterie.bounds import Count, Share, Whole, dataclass
-from coterie.grouping import kmeans, nearest
-from coterie.merge import merge
+from coterie.core.bounds import Count, Share, Whole, dataclass
+from coterie.core.rng import stream
+from coterie.core.types import Federation, Replies, State
 from coterie.methods.feddsmic import provisional
 from coterie.methods.landmarks import LANDMARKS, landmarks
-from coterie.mixing import mix, within
-from coterie.rng import stream
-from coterie.score import Score
-from coterie.solver import Solver
-from coterie.types import Federation, Replies, State
+from coterie.tasks.score import Score
+from coterie.tasks.solver import Solver
+from coterie.words.grouping import kmeans, nearest
+from coterie.words.merge import merge
+from coterie.words.mixing import mix, within
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from coterie.affinity import soft_weights
-from coterie.bounds import Count, NonNegative, Part, Share, dataclass
-from coterie.mixing import mix
-from coterie.rng import stream
-from coterie.score import Score
-from coterie.signature import Importance
-from coterie.solver import Solver
-from coterie.types import Federation, Replies, State
-from coterie.variants import Pulled
+from coterie.core.bounds import Count, NonNegative, Part, Share, dataclass
+from coterie.core.rng import stream
+from coterie.core.types import Federation, Replies, State
+from coterie.tasks.score import Score
+from coterie.tasks.signature import Importance
+from coterie.tasks.solver import Solver
+from coterie.tasks.variants import Pulled
+from coterie.words.affinity import soft_weights
+from coterie.words.mixing import mix
 
 
 @dataclass(frozen=True)

@@ -10,17 +10,17 @@ from typing import Literal
 
 import torch
 
-from coterie.bounds import Positive, Share, Whole, dataclass
-from coterie.distance import l2
-from coterie.grouping import agglomerate, nearest
-from coterie.merge import merge
+from coterie.core.bounds import Positive, Share, Whole, dataclass
+from coterie.core.types import Federation, Replies, State
 from coterie.methods.landmarks import LANDMARKS, kept, landmarks
 from coterie.methods.pacing import next_epochs, paced, unhurried
-from coterie.mixing import mix, within
-from coterie.score import Score
-from coterie.solver import Solver
-from coterie.types import Federation, Replies, State
-from coterie.voting import whole_epochs
+from coterie.tasks.score import Score
+from coterie.tasks.solver import Solver
+from coterie.words.distance import l2
+from coterie.words.grouping import agglomerate, nearest
+from coterie.words.merge import merge
+from coterie.words.mixing import mix, within
+from coterie.words.voting import whole_epochs
 
 
 @dataclass(frozen=True)

@@ -11,16 +11,16 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from coterie.bounds import Count, Share, Whole, dataclass
-from coterie.grouping import closest, kmeans
-from coterie.merge import merge
-from coterie.mixing import average, mix
-from coterie.rng import stream
-from coterie.score import Score
-from coterie.signature import Losses
-from coterie.solver import Solver
-from coterie.types import Federation, Replies, State
-from coterie.variants import Choose
+from coterie.core.bounds import Count, Share, Whole, dataclass
+from coterie.core.rng import stream
+from coterie.core.types import Federation, Replies, State
+from coterie.tasks.score import Score
+from coterie.tasks.signature import Losses
+from coterie.tasks.solver import Solver
+from coterie.tasks.variants import Choose
+from coterie.words.grouping import closest, kmeans
+from coterie.words.merge import merge
+from coterie.words.mixing import average, mix
 
 
 @dataclass(frozen=True)

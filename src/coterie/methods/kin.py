@@ -15,17 +15,17 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from coterie.bounds import Count, Part, Share, Whole, dataclass
-from coterie.distance import cosine_distance
-from coterie.drift import lean, sides
-from coterie.grouping import auto_cut
-from coterie.merge import merge
+from coterie.core.bounds import Count, Part, Share, Whole, dataclass
+from coterie.core.types import Federation, Replies, State
 from coterie.methods.fedclust import equal_steps
 from coterie.methods.landmarks import LANDMARKS, kept, landmarks
-from coterie.mixing import mix, within
-from coterie.score import Score
-from coterie.solver import Solver
-from coterie.types import Federation, Replies, State
+from coterie.tasks.score import Score
+from coterie.tasks.solver import Solver
+from coterie.words.distance import cosine_distance
+from coterie.words.drift import lean, sides
+from coterie.words.grouping import auto_cut
+from coterie.words.merge import merge
+from coterie.words.mixing import mix, within
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from coterie.rng import stream
-from coterie.signature import spread
-from coterie.types import Federation, Replies
+from coterie.core.rng import stream
+from coterie.core.types import Federation, Replies
+from coterie.tasks.signature import spread
 
 LANDMARKS = 2000  # clients that are grouped at once, unless the user says otherwise
 KEPT = 1000  # clients whose distances are kept in the state, for whoever looks at it later

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import torch
 
-from coterie.bounds import Share, dataclass
-from coterie.score import Score
-from coterie.solver import Solver
-from coterie.types import Federation, State
+from coterie.core.bounds import Share, dataclass
+from coterie.core.types import Federation, State
+from coterie.tasks.score import Score
+from coterie.tasks.solver import Solver
 
 
 @dataclass(frozen=True)

@@ -11,15 +11,15 @@ from typing import Literal
 
 import torch
 
-from coterie.bounds import Count, Positive, Share, Whole, dataclass
-from coterie.distance import cross_subspaces, subspaces
-from coterie.grouping import agglomerate, nearest_group
-from coterie.merge import merge
+from coterie.core.bounds import Count, Positive, Share, Whole, dataclass
+from coterie.core.types import Federation, Replies, State
 from coterie.methods.landmarks import LANDMARKS, kept, landmarks
-from coterie.score import Score
-from coterie.signature import Basis
-from coterie.solver import Solver
-from coterie.types import Federation, Replies, State
+from coterie.tasks.score import Score
+from coterie.tasks.signature import Basis
+from coterie.tasks.solver import Solver
+from coterie.words.distance import cross_subspaces, subspaces
+from coterie.words.grouping import agglomerate, nearest_group
+from coterie.words.merge import merge
 
 
 @dataclass(frozen=True)

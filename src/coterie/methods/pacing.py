@@ -8,9 +8,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from coterie.solver import Solver
-from coterie.types import Federation, Replies, State
-from coterie.voting import adjust_epochs, cumulative, whole_epochs
+from coterie.core.types import Federation, Replies, State
+from coterie.tasks.solver import Solver
+from coterie.words.voting import adjust_epochs, cumulative, whole_epochs
 
 Adjust = Literal["all", "smaller", "none"]
 

@@ -14,15 +14,15 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from coterie.bounds import Count, Share, dataclass
-from coterie.client import Client
-from coterie.course import Course, Paced
-from coterie.layout import Layout
-from coterie.merge import merge
+from coterie.core.bounds import Count, Share, dataclass
+from coterie.core.client import Client
+from coterie.core.layout import Layout
+from coterie.core.types import Federation, Reply, State, Task
 from coterie.methods.fedavg import FedAvg
-from coterie.score import Score
-from coterie.solver import Solver, own_row
-from coterie.types import Federation, Reply, State, Task
+from coterie.tasks.score import Score
+from coterie.tasks.solver import Solver, own_row
+from coterie.tasks.steps import Course, Paced
+from coterie.words.merge import merge
 
 
 @dataclass(frozen=True)

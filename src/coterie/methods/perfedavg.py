@@ -13,13 +13,13 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from coterie.bounds import NonNegative, Positive, Share, dataclass
-from coterie.client import Client
-from coterie.layout import Layout
+from coterie.core.bounds import NonNegative, Positive, Share, dataclass
+from coterie.core.client import Client
+from coterie.core.layout import Layout
+from coterie.core.types import Reply, Task
 from coterie.methods.fedavg import FedAvg
-from coterie.score import Score
-from coterie.solver import Solver
-from coterie.types import Reply, Task
+from coterie.tasks.score import Score
+from coterie.tasks.solver import Solver
 
 
 @dataclass(frozen=True)

@@ -12,15 +12,15 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from coterie.bounds import Positive, Share, dataclass
-from coterie.client import Client
-from coterie.course import Course, Paced
-from coterie.layout import Layout
-from coterie.merge import advance
-from coterie.mixing import control, uniform
-from coterie.score import Score
-from coterie.solver import Solver
-from coterie.types import Federation, Reply, State
+from coterie.core.bounds import Positive, Share, dataclass
+from coterie.core.client import Client
+from coterie.core.layout import Layout
+from coterie.core.types import Federation, Reply, State
+from coterie.tasks.score import Score
+from coterie.tasks.solver import Solver
+from coterie.tasks.steps import Course, Paced
+from coterie.words.merge import advance
+from coterie.words.mixing import control, uniform
 
 
 def variate(c_i: Tensor, c: Tensor, x: Tensor, y: Tensor, steps: int, lr: float) -> Tensor:

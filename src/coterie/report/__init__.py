@@ -1,4 +1,7 @@
-"""One self-contained page for a run or a comparison, and its charts as Plotly figures."""
+"""One self-contained page for a run or a comparison, and its charts as Plotly figures.
+
+May touch: core, methods, runs.
+"""
 
 from __future__ import annotations
 

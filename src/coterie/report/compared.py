@@ -7,18 +7,18 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coterie.comparison import Comparison
-from coterie.comparison.text import accuracy, cost, words
+from coterie.core.units import percent, seconds, size
 from coterie.methods import METHODS
 from coterie.report import facts
 from coterie.report.blocks import Block
 from coterie.report.charts.compared import CHARTS, labels
 from coterie.report.page import Section, draw, html, left_out, save
 from coterie.report.verdict import Tile
-from coterie.units import percent, seconds, size
+from coterie.studies.comparison import Comparison
+from coterie.studies.comparison.text import accuracy, cost, words
 
 if TYPE_CHECKING:
-    from coterie.tables import Table
+    from coterie.report.tables import Table
 
 TABLES = Block("tables", "The numbers", "Means over seeds; click a head to sort.")
 SAID = Block(

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from coterie.core.units import percent, size
 from coterie.methods import METHODS, Entry
 from coterie.report.charts.gains import references
 from coterie.report.reading import RunData
-from coterie.units import percent, size
 
 ROWS = 2_000  # of the table of clients
 
@@ -95,7 +95,7 @@ def entry(run: RunData) -> Entry | None:
 
 def versions(run: RunData) -> list[tuple[str, str]]:
     """Versions, seed and hashes."""
-    from coterie import __version__
+    from coterie.core.version import __version__
 
     notes = dict(run.notes)
     marks = {k: notes.pop(k)["sha256"] for k in ("metrics.csv", "clusters.csv") if k in notes}
@@ -117,7 +117,7 @@ def commands(run: RunData) -> str:
 
 def bibtex(method: Entry | None) -> str:
     """How to cite the software and the method."""
-    from coterie import __version__
+    from coterie.core.version import __version__
 
     own = bib("software", "coterie", title="coterie", author="{The coterie authors}")
     own = own.replace("\n}", f",\n  version = {{{__version__}}}\n}}")

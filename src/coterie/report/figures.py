@@ -8,11 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from coterie.comparison import Comparison
-from coterie.errors import ConfigError
+from coterie.core.errors import ConfigError
 from coterie.report.blocks import BLOCKS
 from coterie.report.charts import Absent, chart, compared
 from coterie.report.insight import look
+from coterie.studies.comparison import Comparison
 
 KINDS = ("pdf", "svg", "png")
 WIDTH = 760  # pixels; a PDF of it fills a column at about half its size

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coterie.errors import CoterieError
+from coterie.core.errors import CoterieError
 from coterie.report.reading import Floats, Ints, RunData, of_result, read
 
 if TYPE_CHECKING:
-    from coterie.result import Result
+    from coterie.studies.result import Result
 
 TESTS = 2_000  # at most so many tests of one model on one client
 REFERENCES = ("local", "fedavg")  # what a reader compares with
@@ -32,7 +32,7 @@ class Insight:
 
 def look(folder: str | Path) -> RunData:
     """A run's folder with everything: its data are read again if they can be."""
-    from coterie.experiment import open_run
+    from coterie.studies.experiment import open_run
 
     run = beside(read(folder))
     try:
@@ -58,7 +58,7 @@ def across(run: RunData, result: Result) -> tuple[Floats, int]:
     """(k, k): every cluster's model on the test samples of every cluster's clients."""
     import torch
 
-    from coterie.score import Score
+    from coterie.tasks.score import Score
 
     labels = run.clusters.tolist()
     state, fed = result.state, result.fed

@@ -6,14 +6,14 @@ import html
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from coterie.errors import ConfigError
+from coterie.core.errors import ConfigError
 from coterie.report import verdict
 from coterie.report.charts import CHARTS, Absent, chart
 from coterie.report.insight import look_at
 from coterie.report.reading import of_result
 
 if TYPE_CHECKING:
-    from coterie.result import Result
+    from coterie.studies.result import Result
 
 NEED_DATA = ("labels", "cross", "trajectories", "gains", "fairness")  # or runs beside this one
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from coterie import storage
+from coterie.core import storage
 from coterie.report import facts, verdict
 from coterie.report.blocks import BLOCKS, Block
 from coterie.report.charts import Absent, chart
@@ -19,7 +19,7 @@ from coterie.report.reading import RunData
 from coterie.report.themes import DARK, LIGHT
 
 if TYPE_CHECKING:
-    from coterie.result import Result
+    from coterie.studies.result import Result
 
 
 class Drawn(NamedTuple):

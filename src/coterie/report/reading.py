@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from coterie.errors import CheckpointError
-from coterie.history import Row, from_csv
+from coterie.core.errors import CheckpointError
 from coterie.methods import METHODS
-from coterie.records import expect_run
+from coterie.runs.history import Row, from_csv
+from coterie.runs.records import expect_run
 
 if TYPE_CHECKING:
     from coterie.report.insight import Insight
-    from coterie.result import Result
+    from coterie.studies.result import Result
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -251,7 +251,7 @@ def spread(found: Sequence[tuple[int, int, float]], rows: int, columns: int) -> 
 
 def remembering(run: RunData) -> RunData:
     """The run with what its last whole checkpoint holds; as it is if there is none."""
-    from coterie import checkpoint
+    from coterie.runs import checkpoint
 
     assert run.folder
     try:

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from coterie.core.units import percent, seconds, size
 from coterie.report.reading import RunData
-from coterie.statistics import interval
-from coterie.units import percent, seconds, size
+from coterie.runs.statistics import interval
 
 
 class Tile(NamedTuple):

@@ -3,6 +3,8 @@
 A tracker hears the events of a run and passes its numbers on. Nothing depends on one: a tracker
 that fails becomes a warning among the events and hears nothing more, and the run goes on. None of
 them reaches another machine unless the user named it.
+
+May touch: core, runs.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from coterie.errors import ConfigError
+from coterie.core.errors import ConfigError
 
 Event = dict[str, Any]
 Listener = Callable[[Event], None]
@@ -105,7 +107,7 @@ class Tracking:
 
     def warn(self, text: str) -> None:
         """One event more: in the records, if there are any, and to whoever listens."""
-        from coterie.records import RunFolder
+        from coterie.runs.records import RunFolder
 
         event = {"event": "warning", "text": text}
         if (self.folder / "events.jsonl").exists():

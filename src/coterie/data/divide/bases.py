@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coterie.core.errors import DataError
 from coterie.data.divide.checks import enough, groups_fit, has_labels, too_small
 from coterie.data.divide.dealing import (
     REDRAWS,
@@ -35,7 +36,6 @@ from coterie.data.kinds import (
     QuantityDirichlet,
     Shards,
 )
-from coterie.errors import DataError
 
 Rng = np.random.Generator
 

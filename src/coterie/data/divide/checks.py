@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from coterie.core.errors import DataError
 from coterie.data.divide.dealing import Ints
-from coterie.errors import DataError
 
 
 def enough(samples: int, n: int, least: int) -> None:

@@ -8,11 +8,11 @@ from functools import singledispatch
 
 import numpy as np
 
+from coterie.core.errors import DataError
+from coterie.core.rng import numpy_stream
 from coterie.data.divide.checks import groups_fit
 from coterie.data.divide.dealing import Ints, Reals
 from coterie.data.kinds import Drift, Modifier, Permutation, Quantity, Rotation
-from coterie.errors import DataError
-from coterie.rng import numpy_stream
 
 
 @dataclass

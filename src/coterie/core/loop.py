@@ -1,0 +1,40 @@
+"""The loop: a generator of states. Whoever drives it owns what happens between rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from coterie.core.types import Engine, Method, State
+
+
+def run(method: Method, fed: Engine, rounds: int, state: State | None = None) -> Iterator[State]:
+    """Yield the state after init and after every round, starting from `state` if one is given."""
+    state = state or method.init(fed.at(-1))
+    yield state
+    while state.round < rounds:
+        state = replace(method.round(state, fed.at(state.round)), round=state.round + 1)
+        yield state
+
+
+@dataclass(frozen=True)
+class Scores:
+    """How each client does: row s of `accuracy` and `loss` is stage `stages[s]`."""
+
+    clients: Tensor  # (m,) those that hold a model and have test data
+    stages: tuple[str, ...]
+    accuracy: Tensor  # (stages, m) float64
+    loss: Tensor  # (stages, m) float64
+
+
+def evaluate(method: Method, state: State, fed: Engine) -> Scores:
+    """Test every client that holds a model, on streams of their own: nothing learns from it."""
+    task = method.score
+    replies = fed.at(state.round, "evaluate").ask(state.placed, task, state)
+    values = replies.values if len(replies.clients) else torch.empty(0, len(task.stages), 2)
+    tested = ~values[:, 0, 0].isnan()  # a client without test data has no accuracy, not accuracy 0
+    accuracy, loss = values[tested].double().permute(2, 1, 0)
+    return Scores(replies.clients[tested], task.stages, accuracy, loss)

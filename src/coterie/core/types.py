@@ -1,0 +1,248 @@
+"""The few types everything rests on: State, Task, Reply, Replies, Federation, Method.
+
+n clients, m that answered, k models, P numbers in a model.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from coterie.core.client import Client
+    from coterie.core.layout import Layout
+    from coterie.tasks.score import Score
+
+Receives = Literal["own", "all", "nothing"]
+
+
+@dataclass(frozen=True)
+class State:
+    """Everything a method remembers between rounds. Client i holds `models[assign[i]]`.
+
+    >>> state = State.shared(torch.zeros(3), n=2)
+    >>> state.k, state.assign.tolist(), state.unplaced.tolist()
+    (1, [0, 0], [])
+    """
+
+    models: Tensor  # (k, P)
+    assign: Tensor  # (n,)  -1: not placed yet
+    round: int = 0
+    memory: Mapping[str, Tensor] = field(default_factory=dict)  # what else the paper keeps
+
+    def __post_init__(self) -> None:
+        if self.models.ndim != 2:
+            raise ValueError(f"models must be (k, P), got {tuple(self.models.shape)}")
+        if self.assign.ndim != 1 or self.assign.dtype != torch.long:
+            raise ValueError(f"assign must be (n,) long, got {tuple(self.assign.shape)}")
+        if len(self.assign) and not -1 <= int(self.assign.min()) <= int(self.assign.max()) < self.k:
+            raise ValueError(f"assign must lie in [-1, {self.k}), got {self.assign.tolist()}")
+
+    @classmethod
+    def shared(cls, row: Tensor, n: int) -> State:
+        """One model for everybody."""
+        return cls(row[None].clone(), torch.zeros(n, dtype=torch.long))
+
+    @classmethod
+    def personal(cls, row: Tensor, n: int) -> State:
+        """A model of its own for each client, all alike at first."""
+        return cls(row.repeat(n, 1), torch.arange(n))
+
+    @property
+    def k(self) -> int:
+        """How many models there are."""
+        return len(self.models)
+
+    @property
+    def placed(self) -> Tensor:
+        """The clients that hold a model."""
+        return (self.assign >= 0).nonzero().flatten()
+
+    @property
+    def unplaced(self) -> Tensor:
+        """The clients that hold none yet: newcomers, and whoever missed the call."""
+        return (self.assign < 0).nonzero().flatten()
+
+    def of(self, clients: Tensor) -> Tensor:
+        """The models these clients hold, one row each: (m, P)."""
+        return self.models[self.assign[clients]]
+
+    def hold(self, models: Tensor | None = None, **memory: Tensor) -> State:
+        """The same state with other models, and with these memories added."""
+        return replace(
+            self,
+            models=self.models if models is None else models,
+            memory={**self.memory, **memory},
+        )
+
+    def reassign(self, clients: Tensor, labels: Tensor) -> State:
+        """The same state with these clients moved to these models."""
+        return replace(self, assign=self.assign.index_copy(0, clients, labels))
+
+    def regroup(self, clients: Tensor, labels: Tensor, models: Tensor) -> State:
+        """A new population: these clients get these labels, everybody else is unplaced."""
+        nobody = replace(self, models=models, assign=torch.full_like(self.assign, -1))
+        return nobody.reassign(clients, labels)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What one client answers. `keep` stays with the client: its private memory, never sent."""
+
+    value: Tensor
+    extra: Mapping[str, Tensor] = field(default_factory=dict)
+    keep: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Replies:
+    """What came back: row j is from client `clients[j]`. Those who failed are simply absent."""
+
+    clients: Tensor  # (m,) strictly increasing
+    values: Tensor  # (m, ...)
+    sizes: Tensor  # (m,)
+    extra: Mapping[str, Tensor] = field(default_factory=dict)  # (m, ...) small companions
+
+    def __post_init__(self) -> None:
+        lengths = {len(t) for t in (self.clients, self.values, self.sizes, *self.extra.values())}
+        if len(lengths) > 1:
+            raise ValueError(f"replies of unequal lengths {sorted(lengths)}")
+        if (self.clients.diff() <= 0).any():
+            raise ValueError("replies must be in increasing client order, each client once")
+
+    def spread(self, n: int, fill: float = 0.0) -> Tensor:
+        """(n, ...) with each reply at its client's index and `fill` where nobody answered."""
+        blank = self.values.new_full((n, *self.values.shape[1:]), fill)
+        return blank.index_copy(0, self.clients, self.values)
+
+
+class Task(ABC):
+    """What a client can be asked: a frozen dataclass of plain values, never a closure.
+
+    It can be printed, compared, sent over a wire and run by any engine.
+    """
+
+    receives: ClassVar[Receives] = "own"
+    known: ClassVar[dict[str, type[Task]]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        Task.known[cls.__name__] = cls
+
+    @property
+    def download(self) -> str:
+        """The columns of the model that travel to the client."""
+        return "all"
+
+    @abstractmethod
+    def __call__(
+        self,
+        client: Client,
+        models: Tensor,  # "own": (P,); "all": (k, P); "nothing": (0,)
+        sent: Mapping[str, Tensor],  # this client's row of what was sent beside the model
+        layout: Layout,
+        rng: torch.Generator,
+    ) -> Reply:
+        """Run on the client, with nothing but what is its own and what was sent."""
+
+
+class Federation(Protocol):
+    """All that a method may know of the world."""
+
+    @property
+    def clients(self) -> Tensor:
+        """(n,) the ids 0..n-1."""
+
+    @property
+    def sizes(self) -> Tensor:
+        """(n,) training samples of each client, float64."""
+
+    @property
+    def classes(self) -> int:
+        """How many classes the labels have."""
+
+    @property
+    def layout(self) -> Layout:
+        """How a model is a row."""
+
+    @property
+    def public(self) -> Tensor | None:
+        """Samples the server itself holds (indicator samples), if any."""
+
+    @property
+    def seed(self) -> int:
+        """The seed of the run, for a server's own draws."""
+
+    @property
+    def round(self) -> int:
+        """The round this view is for; -1 before the first."""
+
+    def sample(self, fraction: float, among: Tensor | None = None) -> Tensor:
+        """A random cohort: at least one client, in increasing order."""
+
+    def ask(self, cohort: Tensor, task: Task, state: State, **send: Tensor) -> Replies:
+        """Ask each client of the cohort. `send`: rows beside the model, (m, ...) or (1, ...)."""
+
+
+class Method(Protocol):
+    """A frozen dataclass: its fields are the hyper-parameters, its defaults the paper's."""
+
+    @property
+    def score(self) -> Score:
+        """How a client of this method is tested."""
+
+    def init(self, fed: Federation) -> State:
+        """The state before the first round."""
+
+    def round(self, state: State, fed: Federation) -> State:
+        """One round."""
+
+    def place(self, state: State, fed: Federation) -> State:
+        """Give a model to newcomers and to whoever missed the call."""
+
+
+class Engine(Federation, Protocol):
+    """A federation that can be moved between rounds, read out and put back: what `run` drives."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """(n,) the clients' names."""
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What a user should know of how the clients are reached."""
+
+    @property
+    def ledger(self) -> list[Asked]:
+        """All that was asked since it was last emptied."""
+
+    def at(self, round: int, purpose: str = "train") -> Engine:
+        """The same federation as seen in one round; its random addresses start anew."""
+
+    def close(self) -> None:
+        """End whatever was started to reach the clients; a further question starts it again."""
+
+    def memories(self) -> Mapping[int, Mapping[str, Tensor]]:
+        """The private memory of every client, for the checkpoint."""
+
+    def restore(self, memories: Mapping[int, Mapping[str, Tensor]]) -> None:
+        """Put private memories back."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One entry of the ledger: who was asked what, who answered, and what crossed."""
+
+    round: int
+    purpose: str
+    task: str
+    clients: Tensor  # (m,) asked
+    down: Tensor  # (m,) bytes sent to each
+    up: Tensor  # (m,) bytes that came back, 0 for those who did not answer
+    rejected: Mapping[int, str] = field(default_factory=dict)  # client -> why its reply was dropped
+    seconds: float = 0.0

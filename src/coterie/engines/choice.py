@@ -1,0 +1,88 @@
+"""Which engine suits an experiment: a function of model, data, method and cores, never of a clock.
+
+Timing at the start would make equal commands give unequal bits.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from coterie.core.layout import Layout
+from coterie.core.types import Method
+from coterie.engines.stacked.chain import CrookedError, chain
+from coterie.tasks.solver import Solver
+
+WORTH = 0.1  # estimated seconds of a round, above which other processes are worth their start
+STEP, RATE = 1.5e-4, 3e10  # seconds of a step's overhead; operations a second of plain PyTorch
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An engine, how many processes it has, and why it was chosen."""
+
+    name: str
+    workers: int
+    why: str
+
+    def __str__(self) -> str:
+        side = f" in {self.workers} processes" if self.workers > 1 else ""
+        return f"{self.name}{side}: {self.why}"
+
+
+def cores() -> int:
+    """The cores this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every system
+        return os.cpu_count() or 1
+
+
+def choose(
+    layout: Layout, method: Method, sizes: Tensor, sample: tuple[int, ...], available: int
+) -> Choice:
+    """The fastest engine that is known for such work."""
+    solver: Solver = getattr(method, "solver", Solver())
+    fraction = float(getattr(method, "fraction", 1.0))
+    cohort = max(1, round(fraction * len(sizes)))
+    seconds = round_seconds(layout, solver, float(sizes.mean()) * cohort, cohort, sample)
+    if seconds < WORTH:
+        return Choice("serial", 1, "a round is a moment's work")
+    workers = max(1, min(available, cohort))
+    try:
+        chain(layout)
+    except CrookedError as crooked:
+        if workers == 1:
+            return Choice("serial", 1, f"one core, and the model cannot be stacked: {crooked}")
+        return Choice("pool", workers, f"the model cannot be stacked: {crooked}")
+    return Choice("stacked", workers, "a straight line of layers")
+
+
+def round_seconds(
+    layout: Layout, solver: Solver, samples: float, cohort: int, sample: tuple[int, ...]
+) -> float:
+    """A rough estimate of a round's training on one core, one client after another."""
+    batch = solver.batch or samples / cohort
+    steps = cohort * solver.steps if solver.steps else solver.epochs * samples / batch
+    return steps * (STEP + 6 * batch * products(layout, sample) / RATE)
+
+
+def products(layout: Layout, sample: tuple[int, ...]) -> int:
+    """Multiplications of one sample's way through the network's weighty layers."""
+    net, count = copy.deepcopy(layout).module(layout.initial), 0
+
+    def see(part: nn.Module, _: object, out: object) -> None:
+        nonlocal count
+        weight = getattr(part, "weight", None)
+        if isinstance(out, Tensor) and isinstance(weight, Tensor) and weight.ndim > 1:
+            count += out.numel() * weight[0].numel()
+
+    for part in net.modules():
+        part.register_forward_hook(see)
+    with torch.no_grad():
+        net(torch.zeros(1, *sample, dtype=layout.dtype))
+    return count

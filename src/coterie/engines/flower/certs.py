@@ -1,0 +1,174 @@
+"""Certificates and keys: an authority of one's own, a server it vouches for, a key per client."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+from collections.abc import Sequence
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives import serialization as form
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from coterie.core import storage
+
+LOCAL = ("localhost", "127.0.0.1", "::1")
+USAGES = (
+    "digital_signature",
+    "content_commitment",
+    "key_encipherment",
+    "data_encipherment",
+    "key_agreement",
+    "key_cert_sign",
+    "crl_sign",
+    "encipher_only",
+    "decipher_only",
+)
+
+
+def make(
+    folder: Path, clients: Sequence[str], hosts: Sequence[str] = (), days: int = 825
+) -> list[Path]:
+    """Whatever is missing of an authority, a server and these clients; what is there stays.
+
+    authority/          stays where it is; whoever has its key can pretend to be the server
+    server/             for the server: its certificate and key, and the clients' public keys
+    clients/NAME/       for that client: its key, and whom to trust
+    """
+    ca_key, ca = authority(folder / "authority", days)
+    made = server(folder / "server", ca_key, ca, hosts, days)
+    for name in clients:
+        made += client(folder, name, ca)
+    return made
+
+
+def authority(folder: Path, days: int) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
+    """The authority in a folder; a new one if there is none."""
+    key_file, file = folder / "ca.key", folder / "ca.pem"
+    if key_file.exists() and file.exists():
+        key = form.load_pem_private_key(key_file.read_bytes(), None)
+        assert isinstance(key, ec.EllipticCurvePrivateKey)
+        return key, x509.load_pem_x509_certificate(file.read_bytes())
+    key = ec.generate_private_key(ec.SECP384R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "coterie authority")])
+    built = (
+        begun(name, name, key, days)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(usage("key_cert_sign", "crl_sign"), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+    certificate = built.sign(key, hashes.SHA384())
+    secret(key_file, pem(key))
+    public(file, certificate.public_bytes(form.Encoding.PEM))
+    return key, certificate
+
+
+def server(
+    folder: Path,
+    ca_key: ec.EllipticCurvePrivateKey,
+    ca: x509.Certificate,
+    hosts: Sequence[str],
+    days: int,
+) -> list[Path]:
+    """The server's key and certificate, for these names and for the machine itself."""
+    storage.make_folder(folder / "clients")
+    if (folder / "server.pem").exists() and not hosts:
+        return []
+    key = ec.generate_private_key(ec.SECP384R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, (*hosts, "localhost")[0][:64])])
+    known = x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key())
+    built = (
+        begun(name, ca.subject, key, days)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(usage("digital_signature"), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(alternatives(hosts)), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(known, critical=False)
+    )
+    certificate = built.sign(ca_key, hashes.SHA384())
+    secret(folder / "server.key", pem(key))
+    public(folder / "server.pem", certificate.public_bytes(form.Encoding.PEM))
+    public(folder / "ca.pem", ca.public_bytes(form.Encoding.PEM))
+    return [folder]
+
+
+def client(folder: Path, name: str, ca: x509.Certificate) -> list[Path]:
+    """A client's key, its public half among the server's, and the authority it shall trust."""
+    home = folder / "clients" / name
+    if (home / "client.key").exists():
+        return []
+    key = ec.generate_private_key(ec.SECP384R1())
+    private = key.private_bytes(form.Encoding.PEM, form.PrivateFormat.OpenSSH, form.NoEncryption())
+    line = key.public_key().public_bytes(form.Encoding.OpenSSH, form.PublicFormat.OpenSSH)
+    secret(home / "client.key", private)
+    public(home / "ca.pem", ca.public_bytes(form.Encoding.PEM))
+    public(home / "name", f"{name}\n".encode())
+    public(folder / "server" / "clients" / f"{name}.pub", line + f" {name}\n".encode())
+    return [home]
+
+
+def listed(folder: Path) -> dict[str, bytes]:
+    """The public keys of a server's folder: name -> key as Flower takes it (PEM)."""
+    found = {}
+    for file in sorted((folder / "clients").glob("*.pub")):
+        key = form.load_ssh_public_key(file.read_bytes())
+        found[file.stem] = key.public_bytes(
+            form.Encoding.PEM, form.PublicFormat.SubjectPublicKeyInfo
+        )
+    return found
+
+
+def begun(
+    name: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, days: int
+) -> x509.CertificateBuilder:
+    """A certificate from yesterday, for clocks that are behind, until so many days from now."""
+    now = datetime.datetime.now(datetime.UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=days))
+    )
+
+
+def usage(*allowed: str) -> x509.KeyUsage:
+    """What a key may be used for."""
+    return x509.KeyUsage(**{name: name in allowed for name in USAGES})
+
+
+def alternatives(hosts: Sequence[str]) -> list[x509.GeneralName]:
+    """Names and addresses under which a server is reached."""
+    found: list[x509.GeneralName] = []
+    for host in dict.fromkeys((*hosts, *LOCAL)):
+        try:
+            found.append(x509.IPAddress(ipaddress.ip_address(host)))
+        except ValueError:
+            found.append(x509.DNSName(host))
+    return found
+
+
+def pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    """A private key as text."""
+    return key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption())
+
+
+def secret(path: Path, data: bytes) -> None:
+    """A file that only its owner reads, from its first byte on."""
+    storage.make_folder(path.parent)
+    path.parent.chmod(0o700)
+    path.unlink(missing_ok=True)
+    path.touch(mode=0o600)
+    storage.write_file(path, data)
+
+
+def public(path: Path, data: bytes) -> None:
+    """A file for everybody."""
+    storage.make_folder(path.parent)
+    storage.replace_file(path, data)

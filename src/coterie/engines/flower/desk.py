@@ -1,0 +1,222 @@
+"""Who is there, what was sent to whom, what came back, and what came too late."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.serverapp import Grid
+
+from coterie.engines.flower import messages, validate
+from coterie.engines.flower.validate import RefusedError
+
+Tell = Callable[[dict[str, Any]], None]
+PAUSE = 5.0  # seconds until a node that was not let in is asked for its name again
+TRIES = 3  # messages to a client that is there and does not take them, in one question
+
+
+@dataclass(frozen=True)
+class Guest:
+    """A client as it introduced itself."""
+
+    name: str
+    node: int
+    samples: int
+    classes: tuple[str, ...]
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Time, and how it is spent; tests bring their own."""
+
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    poll: float = 0.25
+
+
+@dataclass
+class Pending:
+    """One client's part in an exchange."""
+
+    ids: set[str] = field(default_factory=set)  # messages it may answer: any one will do
+    there: bool = False  # whether one of them is with a client that is there
+    since: str = ""  # when that client came, as the grid tells
+    tries: int = 0
+
+
+class Desk:
+    """Sends messages through a grid and sorts what comes back. Names are learnt by a query."""
+
+    def __init__(
+        self,
+        grid: Grid,
+        setup: str = "{}",
+        *,
+        tell: Tell = lambda event: None,
+        registered: Callable[[], Mapping[int, str]] = dict,
+        expected: Iterable[str] = (),
+        clock: Clock | None = None,
+    ) -> None:
+        self.grid, self.setup, self.tell = grid, setup, tell
+        self.registered = registered  # node -> the name its key was registered under
+        self.expected = frozenset(expected)  # the only names that are let in; empty: any
+        self.clock = clock or Clock()
+        self.guests: dict[str, Guest] = {}
+        self.greeted: dict[str, int] = {}  # message id -> node
+        self.strangers: dict[int, float] = {}  # nodes that were not let in, and when
+        self.told: set[tuple[int, str]] = set()
+        self.late: dict[str, str] = {}  # message id -> whose answer is not wanted any more
+        self.online: dict[int, str] = {}  # node -> when it came
+
+    def look(self) -> None:
+        """Who is there now; whoever is new is asked for its name."""
+        self.online = {n.node_id: n.last_activated_at for n in self.grid.get_nodes()}
+        known = {g.node for g in self.guests.values()} | set(self.greeted.values())
+        # Not for ever: its message may have been lost, or the one whose name it bears be gone.
+        known |= {n for n, when in self.strangers.items() if self.clock.now() < when + PAUSE}
+        new = sorted(self.online.keys() - known)
+        hello = RecordDict({"hello": ConfigRecord({"setup": self.setup})})
+        letters = [Message(hello, dst_node_id=n, message_type=messages.HELLO) for n in new]
+        if letters:
+            for node, key in zip(new, self.grid.push_messages(letters), strict=True):
+                if key:
+                    self.greeted[key] = node
+        for key, node in list(self.greeted.items()):
+            if node not in self.online:
+                del self.greeted[key]  # it is asked again when it is back
+
+    def welcome(self, message: Message, node: int) -> None:
+        """Let in who introduces itself properly; a name belongs to one node at a time."""
+        try:
+            guest = introduced(message, node)
+            owner = self.registered().get(node)
+            if owner is not None and owner != guest.name:
+                raise RefusedError(f"it calls itself {guest.name}, its key belongs to {owner}")
+            if self.expected and guest.name not in self.expected:
+                raise RefusedError(f"nobody expects a client {guest.name}")
+            before = self.guests.get(guest.name)
+            if before and before.node != node and before.node in self.online:
+                raise RefusedError(f"a client {guest.name} is there already")
+            if before and (before.samples, before.shape) != (guest.samples, guest.shape):
+                raise RefusedError(f"the data of client {guest.name} are not those it came with")
+        except RefusedError as fault:
+            self.strangers[node] = self.clock.now()
+            if (node, str(fault)) not in self.told:
+                self.told.add((node, str(fault)))
+                self.tell({"event": "refused", "node": str(node), "why": str(fault)})
+            return
+        self.guests[guest.name] = guest
+        self.tell(
+            {"event": "joined", "client": guest.name, "samples": guest.samples}
+            | ({"again": True} if before else {})
+        )
+
+    def collect(self, ids: Iterable[str] = ()) -> list[Message]:
+        """Answers to these messages; introductions and late answers are dealt with here."""
+        wanted = set(ids)
+        asked = wanted | self.greeted.keys() | self.late.keys()
+        found = []
+        for message in self.grid.pull_messages(sorted(asked)) if asked else ():
+            key = message.metadata.reply_to_message_id
+            if key in wanted:
+                found.append(message)
+            elif key in self.greeted:
+                self.welcome(message, self.greeted.pop(key))
+            elif key in self.late:
+                self.tell({"event": "late", "client": self.late.pop(key)})
+            else:
+                self.tell({"event": "duplicate", "message": key})
+        return found
+
+    def here(self, name: str) -> bool:
+        """Whether a client of this name was let in and is there."""
+        return name in self.guests and self.guests[name].node in self.online
+
+    def exchange(
+        self,
+        letters: Mapping[str, Callable[[int], Message]],
+        accept: Callable[[str, Message], bool],
+        *,
+        deadline: float,
+        needed: int,
+    ) -> None:
+        """Ask each client by name and hand every answer to `accept`, which says if it was one.
+
+        It ends when everybody answered; when all who are there did and they are enough; or at the
+        deadline. Who goes away and comes back in time is asked again.
+        """
+        began, done = self.clock.now(), 0
+        self.strangers.clear()  # they may introduce themselves again: the first may be gone
+        waiting = {name: Pending() for name in letters}
+        while True:
+            self.look()
+            for name, pending in waiting.items():
+                if not self.here(name):
+                    pending.there = False
+                    continue
+                node = self.guests[name].node
+                if pending.since != self.online[node]:  # it went and came back in between
+                    pending.there, pending.since = False, self.online[node]
+                if not pending.there and pending.tries < TRIES:
+                    pending.tries += 1
+                    for key in self.grid.push_messages([letters[name](node)]):
+                        if key:
+                            pending.ids.add(key)
+                            pending.there = True
+            owner = {key: name for name, p in waiting.items() for key in p.ids}
+            for message in self.collect(owner):
+                key = message.metadata.reply_to_message_id
+                name = owner[key]
+                if name not in waiting:  # an answer to an earlier message with the same question
+                    self.tell({"event": "duplicate", "client": name})
+                elif message.has_error():
+                    self.unreached(name, message, waiting, key)
+                else:
+                    done += accept(name, message)
+                    for other in waiting.pop(name).ids - {key}:
+                        self.late[other] = name
+            over = self.clock.now() - began
+            idle = not self.greeted and not any(
+                p.there or (p.tries < TRIES and self.here(name)) for name, p in waiting.items()
+            )
+            if not waiting or over >= deadline or (idle and done >= needed):
+                break
+            self.clock.sleep(self.clock.poll)
+        for name, pending in waiting.items():
+            why = f"no answer in {over:.0f} s" if pending.tries else "it is not there"
+            self.tell({"event": "missing", "client": name, "why": why})
+            for key in pending.ids:
+                self.late[key] = name
+
+    def unreached(self, name: str, message: Message, waiting: dict[str, Pending], key: str) -> None:
+        """A message that did not reach its client or came back without an answer."""
+        pending = waiting[name]
+        pending.ids.discard(key)
+        pending.there = bool(pending.ids)
+        why = f"{message.error.reason} (code {message.error.code})"
+        self.tell({"event": "unreached", "client": name, "why": why})
+
+
+def introduced(message: Message, node: int) -> Guest:
+    """The client that a message introduces, if it is one."""
+    if message.has_error():
+        raise RefusedError(f"it did not say who it is: {message.error.reason}"[:300])
+    head = message.content.config_records.get("hello")
+    if head is None:
+        raise RefusedError("it did not say who it is")
+    if head.get("error"):
+        raise RefusedError(f"it could not: {str(head['error'])[:300]}")
+    classes, shape = head.get("classes"), head.get("shape")
+    if not isinstance(classes, list) or not 0 < len(classes) <= 100_000:
+        raise RefusedError("it names no classes")
+    return Guest(
+        validate.text(head.get("name"), "its name"),
+        node,
+        validate.samples(head.get("samples")),
+        tuple(validate.text(c, "the name of a class") for c in classes),
+        validate.form("a sample", "float32", shape)[1],
+    )

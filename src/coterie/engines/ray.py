@@ -1,0 +1,270 @@
+"""The Ray engine: clients answered by actors on one machine or on many, to the same bits.
+
+What is where: the clients' data lie in Ray's object store, once on each machine, and the actors
+there see them in place; so does each question with its models. Answers come back as one array for
+every bundle of portions. Memories stay here, with the ledger, and travel with a question.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import os
+import secrets
+import signal
+import socket
+import threading
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any, ClassVar
+
+from numpy.typing import NDArray
+
+from coterie.core.errors import ConfigError
+from coterie.core.types import Reply
+from coterie.engines.serial import Question, Serial
+from coterie.engines.workers.crew import Crew, dismiss
+from coterie.engines.workers.inplace import in_place
+from coterie.engines.workers.pool import Pool
+from coterie.engines.workers.shelf import Tray
+from coterie.engines.workers.worker import Failure, Outcome, Parcel, Portion, opened, outcome, tune
+
+try:
+    import ray
+    from ray import exceptions
+except ImportError as cause:
+    raise ConfigError(
+        "the ray engine needs Ray, which is not installed",
+        code="C054",
+        fix="pip install 'coterie[ray]'",
+    ) from cause
+
+STORE = 2**30  # bytes of a local object store, beside what the clients' data take
+KNOCK = 10.0  # seconds that a cluster's head may take to open the door
+GONE = (  # what is said of an actor that does not live any more, or of an answer that went with it
+    exceptions.RayActorError,
+    exceptions.ObjectLostError,
+    exceptions.OutOfMemoryError,
+    exceptions.NodeDiedError,
+    exceptions.WorkerCrashedError,
+)
+# A Ray that is started here reports to nobody. It listens on every interface, but hears only who
+# has the token of this process; Ray itself would write one to the home folder, for all to share.
+PRIVATE = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_AUTH_TOKEN": secrets.token_hex(32),
+    "RAY_worker_niceness": "0",  # Ray would have its workers step back behind everybody
+}
+
+
+class Ray(Pool):
+    """A federation whose questions are answered by `workers` actors, each with an engine inside.
+
+    Without an address, a Ray of its own is started on this machine and ended with `close`. With
+    "auto", "host:port" or "ray://host:port" it joins a cluster, which it leaves as it was. A
+    process that is connected to Ray already stays so.
+    """
+
+    def __init__(self, inner: Serial, workers: int, address: str | None = None) -> None:
+        super().__init__(inner, Actors(workers, address))
+
+
+class Worker:
+    """What an actor is: an engine, and the question it knows."""
+
+    def __init__(self, engine: Serial) -> None:
+        tune()
+        self.engine = self.view = engine
+        self.outbox = Tray()
+        self.call: Any = None  # the question's reference
+        self.question: Question | None = None
+
+    def work(
+        self, call: Sequence[Any], portions: Sequence[Portion]
+    ) -> tuple[list[Outcome], NDArray[Any]]:
+        """The outcome of some portions, and the array in which their tensors lie."""
+        if call[0] != self.call:  # fetched once, however many portions of it there are
+            parcel, array = ray.get(call[0])
+            self.view, self.question = parcel.open(self.engine, Tray(array))
+            self.call = call[0]
+        assert self.question is not None
+        self.outbox.clear()
+        found = [outcome(self.view, self.question, p, self.outbox) for p in portions]
+        return found, self.outbox.array()
+
+
+class Actor:
+    """One actor, as seen from here."""
+
+    def __init__(self, handle: Any) -> None:
+        self.handle = handle
+        self.reply: Any = None
+        self.busy: Sequence[Portion] = ()
+        self.alive, self.fate = True, ""
+
+    def give(self, parcel: Any, portions: list[Portion]) -> None:
+        """Hand it some portions of a question; of a dead one, `answer` will tell."""
+        self.busy = portions
+        self.reply = self.handle.work.remote([parcel], portions)
+
+    def answer(self) -> list[list[Reply] | Failure] | None:
+        """What came of these portions; nothing if it died over them."""
+        try:
+            outcomes, array = ray.get(self.reply)
+        except GONE as gone:
+            self.alive, self.fate = False, str(gone).strip().splitlines()[-1]
+            return None
+        self.busy = ()
+        return opened(outcomes, Tray(array))
+
+    def dismiss(self, seconds: float = 0) -> None:
+        """Let it go."""
+        self.reply = None
+        if ray.is_initialized():
+            ray.kill(self.handle)
+
+
+class Actors(Crew[Actor]):
+    """Actors, and their side of the object store. A dead one is replaced by a new one."""
+
+    def __init__(self, size: int, address: str | None = None) -> None:
+        self.link = Link(address)
+        super().__init__(size)
+        weakref.finalize(self, leave, self.hands, self.link, os.getpid())
+        self.tray = Tray()
+        self.engine: Any = None  # the reference of what every actor starts with
+        self.kind: Any = None
+
+    def start(self, engine: Serial) -> None:
+        """See that all are there, and that they can be somewhere."""
+        if self.link.open(self.size, STORE + 4 * volume(engine)):
+            self.hands.clear()
+            self.kind = ray.remote(num_cpus=int(not self.link.alone), max_restarts=0)(Worker)
+            engine = copy.copy(engine)
+            engine.memory, engine.ledger = {}, []  # those of the cohort come with each question
+            with in_place():
+                self.engine = ray.put(engine)
+        super().start(engine)
+
+    def hire(self, engine: Serial) -> Actor:
+        """A new actor, with an engine of its own over the data of all."""
+        return Actor(self.kind.remote(self.engine))
+
+    def parcel(self, engine: Serial, question: Question) -> Any:
+        """The question in the object store: a machine gets it once."""
+        parcel = Parcel.of(question, engine, self.tray)
+        return ray.put((parcel, self.tray.array()))
+
+    def ready(self, busy: Sequence[Actor]) -> Sequence[Actor]:
+        """Who has answered or died."""
+        replies = {actor.reply: actor for actor in busy}
+        done, _ = ray.wait(list(replies), num_returns=1)
+        return [replies[reply] for reply in done]
+
+    def close(self) -> None:
+        """Let all actors go, and Ray too if nobody else here uses it."""
+        leave(self.hands, self.link, os.getpid())
+        self.engine = None
+
+
+class Link:
+    """A use of this process's one connection to Ray, which ends with the last of those it has."""
+
+    users: ClassVar[set[int]] = set()  # of a connection that was made here
+    started: ClassVar[bool] = False  # with a Ray of our own at the other end
+
+    def __init__(self, address: str | None) -> None:
+        self.address, self.entered = address, False
+
+    @property
+    def alone(self) -> bool:
+        """Whether nobody else can use this Ray."""
+        return Link.started
+
+    def open(self, workers: int, store: int) -> bool:
+        """Connect, unless it is done; whether there was anything to do."""
+        if self.entered and ray.is_initialized():
+            return False
+        if not ray.is_initialized():
+            Link.users.clear()
+            connect(self.address, store)
+            Link.started = self.address is None
+            Link.users.add(id(self))
+        elif Link.users:
+            Link.users.add(id(self))
+        self.entered = True
+        cores = int(ray.cluster_resources().get("CPU", 0))  # type: ignore[no-untyped-call]
+        if not self.alone and cores < workers:
+            self.close()
+            raise ConfigError(
+                f"{workers} workers are asked for, and the Ray cluster has {cores} cores",
+                code="C055",
+                why="an actor has a core for itself; the others would wait for ever",
+                fix=f"engine.workers = {cores}, or more machines in the cluster",
+            )
+        return True
+
+    def close(self) -> None:
+        """Disconnect, if this is the last use of a connection made here."""
+        self.entered = False
+        if id(self) in Link.users:
+            Link.users.discard(id(self))
+            if not Link.users and ray.is_initialized():
+                ray.shutdown()
+                Link.started = False
+
+
+def connect(address: str | None, store: int) -> None:
+    """Start a Ray on this machine, or join the one at an address."""
+    how: dict[str, Any] = {"address": address}
+    if address is None:
+        how = {"address": "local", "include_dashboard": False, "object_store_memory": store}
+    main = threading.current_thread() is threading.main_thread()
+    stop = signal.getsignal(signal.SIGTERM)
+    try:
+        knock(address)
+        with private() if address is None else nullcontext():
+            ray.init(**how, log_to_driver=False, logging_level=logging.ERROR)
+    except (OSError, RuntimeError, ValueError) as cause:
+        raise ConfigError(
+            f"no connection to Ray at {address or 'this machine'}",
+            code="C055",
+            why=str(cause).strip().splitlines()[-1],
+            fix='ray start --head starts a cluster; engine.address = "auto" finds it from there',
+        ) from cause
+    finally:
+        if main:  # Ray puts its own in the place of ours
+            signal.signal(signal.SIGTERM, stop)
+
+
+def knock(address: str | None) -> None:
+    """See that somebody listens at an address: Ray itself would wait for minutes."""
+    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
+    if host and port.isdecimal():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=KNOCK).close()
+
+
+@contextmanager
+def private() -> Iterator[None]:
+    """The environment in which a Ray of our own starts; it is left as it was."""
+    before = dict(os.environ)
+    os.environ.update(PRIVATE | before)
+    try:
+        yield
+    finally:
+        for name in set(os.environ) - set(before):  # Ray, too, adds some
+            del os.environ[name]
+
+
+def volume(engine: Serial) -> int:
+    """About as many bytes as the clients' training samples have."""
+    first = engine.population[0].x
+    return int(engine.sizes.sum()) * first.nbytes // max(1, len(first))
+
+
+def leave(hands: list[Actor], link: Link, owner: int) -> None:
+    """Let actors go, then the connection; not in a process that only inherited them."""
+    if os.getpid() == owner:
+        dismiss(hands, owner)
+        link.close()

@@ -1,0 +1,214 @@
+"""The stacked engine: clients side by side in one set of operations, in this process."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from coterie.core.client import Client
+from coterie.core.layout import Layout
+from coterie.core.types import Reply, Task
+from coterie.engines.serial import Question, Serial
+from coterie.engines.stacked import shape
+from coterie.engines.stacked.chain import CrookedError, Layer, chain
+from coterie.engines.stacked.descent import descend
+from coterie.engines.stacked.stack import Stack
+from coterie.tasks.score import Held
+from coterie.tasks.solver import Descent, Solver
+from coterie.tasks.steps import Course, Forward, Paced, Work
+
+Together = Callable[[Any], list[Any]]
+TOGETHER = 2048  # test samples that are read in one go
+
+
+class Stacked(Serial):
+    """A federation whose clients train side by side. Within rounding it is `Serial`.
+
+    A network that is no straight line of layers it knows is trained one client after another, as
+    `Serial` does it, and `notes` says so.
+    """
+
+    def __init__(
+        self, clients: Sequence[Client], layout: Layout, *, workers: int = 1, **how: Any
+    ) -> None:
+        super().__init__(clients, layout, **how)
+        self.workers = workers  # how many of it there are, so that each gets its share of a cohort
+        self.layers: list[Layer] | None = None
+        try:
+            layers = chain(layout)
+            self.outputs = agree(layers, layout, clients[0].x[:4])
+            self.layers = layers
+        except CrookedError as why:
+            self.notes = (f"clients train one after another, not stacked: {why}",)
+
+    def portions(self, question: Question) -> list[list[int]]:
+        """As many stacks as there are workers, or a multiple; for tests, the clients of a model."""
+        solver, places = solver_of(question.task), range(len(question.cohort))
+        if not isinstance(question.task, Paced) or (solver and self.layers is None):
+            return super().portions(question)
+        if solver is None:
+            return self.readings(question)
+        sizes = self.sizes[question.cohort]
+        widest = self.width(int(solver.batch or sizes.max())) if len(sizes) else 1
+        order = sizes.argsort(descending=True, stable=True).tolist()
+        rounds = -(-len(places) // (widest * self.workers))
+        count = min(len(places), rounds * self.workers)
+        return [sorted(order[i::count]) for i in range(count)]
+
+    def readings(self, question: Question) -> list[list[int]]:
+        """Clients who hold one model together, a number of test samples at a time."""
+        held = question.state.assign[question.cohort]
+        portions: list[list[int]] = []
+        room, last = 0, -2
+        for j in held.argsort(stable=True).tolist():
+            i, model = int(question.cohort[j]), int(held[j])
+            if model != last or room <= 0:
+                portions.append([])
+                room, last = TOGETHER, model
+            portions[-1].append(j)
+            room -= len(self.population[i].y_test)
+        return portions
+
+    def width(self, batch: int) -> int:
+        """How many clients stand side by side."""
+        sample = tuple(self.population[0].x.shape[1:])
+        return shape.width(self.layers or [], sample, batch, self.layout.size)
+
+    def answer(self, question: Question, places: Sequence[int]) -> list[Reply]:
+        """All of them at once: their courses go on together, from one piece of work to the next."""
+        task = question.task
+        if not isinstance(task, Paced):
+            return super().answer(question, places)
+        clients = [self.client(question, j) for j in places]
+        courses = [
+            task.course(client, *self.payload(question, j), self.layout, self.stream(question, j))
+            for client, j in zip(clients, places, strict=True)
+        ]
+        return self.walk(courses, clients, task)
+
+    def walk(
+        self, courses: Sequence[Course[Reply]], clients: Sequence[Client], task: Task
+    ) -> list[Reply]:
+        """Every course to its end, all in step."""
+        replies: dict[int, Reply] = {}
+        results: dict[int, Any] = dict.fromkeys(range(len(courses)))
+        while results:
+            wanted: dict[int, Work] = {}
+            for c, result in results.items():
+                with self.blaming(clients[c], task):
+                    try:
+                        wanted[c] = courses[c].send(result)
+                    except StopIteration as end:
+                        replies[c] = end.value
+            results = self.work(wanted, clients, task)
+        return [replies[c] for c in range(len(courses))]
+
+    def work(
+        self, wanted: dict[int, Work], clients: Sequence[Client], task: Task
+    ) -> dict[int, Any]:
+        """What each course wants done: trainings stacked, readings of one model in one go."""
+        done: dict[int, Any] = {}
+        for group, together in self.groups(wanted):
+            works = [wanted[c] for c in group]
+            drawn = [w.rng.get_state() for w in works if isinstance(w, Descent)]
+            try:
+                done.update(zip(group, together(works), strict=True))
+            except (RuntimeError, ValueError, IndexError):  # whose data is it? ask one by one
+                for work, draws in zip(works, drawn, strict=False):
+                    cast(Descent, work).rng.set_state(draws)
+                for c in group:
+                    with self.blaming(clients[c], task):
+                        done[c] = wanted[c].alone(self.layout)
+        return {c: done[c] for c in wanted}
+
+    def groups(self, wanted: dict[int, Work]) -> list[tuple[list[int], Together]]:
+        """Who can be served together, and how."""
+        found: dict[tuple[object, ...], list[int]] = {}
+        for c, work in wanted.items():
+            key: tuple[object, ...] = (None, c)
+            if isinstance(work, Descent) and self.layers is not None:
+                key = Descent, work.solver, work.client.x.shape[1:]
+            elif isinstance(work, Forward):
+                key = Forward, work.row.data_ptr(), work.x.shape[1:]
+            found.setdefault(key, []).append(c)
+        how: dict[object, Together] = {Descent: self.train, Forward: self.read}
+        return [(group, how.get(kind, self.each)) for (kind, *_), group in found.items()]
+
+    def each(self, works: Sequence[Work]) -> list[Any]:
+        """One after another, as the reference does it."""
+        return [work.alone(self.layout) for work in works]
+
+    def train(self, descents: Sequence[Descent]) -> list[tuple[Tensor, int]]:
+        """A stack at a time, no wider than its largest mini-batch allows."""
+        assert self.layers is not None
+        sample = tuple(descents[0].client.x.shape[1:])
+        batch = descents[0].solver.batch or max(len(d.client) for d in descents)
+        alone = shape.goes_alone(self.layers, sample, batch)
+        wide = shape.width(self.layers, sample, batch, self.layout.size)
+        return [
+            result
+            for i in range(0, len(descents), wide)
+            for result in descend(
+                descents[i : i + wide],
+                self.layers,
+                self.layout,
+                self.outputs,
+                channels_last=alone,
+            )
+        ]
+
+    def read(self, forwards: Sequence[Forward]) -> list[Tensor]:
+        """Every sample once, though several clients may be tested on it."""
+        sets = {f.x.data_ptr(): f.x for f in forwards}
+        x = torch.cat(list(sets.values())) if len(sets) > 1 else forwards[0].x
+        if x.ndim == 4:
+            x = x.to(memory_format=torch.channels_last)
+        logits = self.layout.predict(forwards[0].row, x)
+        parts = dict(zip(sets, logits.split([len(s) for s in sets.values()]), strict=True))
+        return [parts[f.x.data_ptr()] for f in forwards]
+
+
+def solver_of(task: Task) -> Solver | None:
+    """The solver a task trains with; None if it only reads."""
+    if isinstance(task, Solver):
+        return task
+    if isinstance(task, Held):
+        return task.score.adapt
+    solver: Solver | None = getattr(task, "solver", None) or getattr(task, "adapt", None)
+    return solver
+
+
+def agree(layers: Sequence[Layer], layout: Layout, x: Tensor) -> int:
+    """One gradient both ways: a network that only looks like its layers is found out here.
+
+    Of one that is what it looks like, the number of its outputs.
+    """
+    rng = torch.Generator().manual_seed(0)
+    rows = layout.initial + 0.01 * torch.randn(2, layout.size, generator=rng).to(layout.dtype)
+    plain = copy.deepcopy(layout)
+    outputs = plain.predict(rows[0], x).shape[1]
+    y = torch.randint(outputs, (len(x),), generator=rng)
+    share = x.new_zeros(outputs, len(x)).scatter_(0, y[None], 1 / len(x))
+    expected = []
+    for row in rows:
+        net = plain.mount(row)
+        with net.drawing(rng):
+            net.gradient(x, y)
+        expected.append(net.grad.clone())
+    slices = list(layout.slices.values())
+    for chosen, last in ((rows, False), (rows[:1], True)):
+        stack = Stack(layers, slices, chosen, channels_last=last)
+        m = len(chosen)
+        try:
+            stack.gradient(torch.stack([x] * m), share.expand(m, *share.shape))
+        except RuntimeError as cause:
+            raise CrookedError(f"its layers do not fit together: {cause}") from cause
+        want = torch.stack(expected[:m])
+        tolerance = 1e-4 * want.abs().max() if layout.dtype == torch.float32 else 1e-9
+        if not torch.allclose(stack.unlaid(stack.grad), want, rtol=1e-4, atol=float(tolerance)):
+            raise CrookedError("its gradient is not that of its layers")
+    return outputs

@@ -1,0 +1,1 @@
+"""Worker processes that answer questions side by side, and the memory they share."""

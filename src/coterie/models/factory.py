@@ -1,0 +1,176 @@
+"""Networks by name, by a factory of the user's, or as they are."""
+
+from __future__ import annotations
+
+import inspect
+import pkgutil
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from coterie.core.errors import ConfigError
+from coterie.models import zoo
+
+Factory = Callable[..., nn.Module]
+
+
+def build(
+    model: str | Factory | nn.Module,
+    *,
+    shape: Sequence[int],
+    classes: int,
+    norm: str | None = None,
+    seed: int = 0,
+    **options: Any,
+) -> nn.Module:
+    """The network for samples of this shape: the same seed gives the same bits.
+
+    `model` is a name of `models.zoo.MODELS`, a factory "package.module:function" or the function
+    itself (given `shape`, `classes`, `norm` and `options` where its signature names them), or a
+    module, which is returned as it is. `norm` is "group" or "batch" for networks that have
+    normalisation layers. PyTorch's global generator is left as it was.
+
+    >>> net = build("lenet5", shape=(1, 28, 28), classes=10)
+    >>> sum(p.numel() for p in net.parameters())
+    44426
+    """
+    shape = tuple(shape)
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)  # layers draw their weights from it
+        if isinstance(model, str) and ":" not in model:
+            return _known(model, shape, classes, norm, options)
+        name = model if isinstance(model, str) else _name(model)
+        module = (
+            model
+            if isinstance(model, nn.Module)
+            else _called(_imported(model), name, shape, classes, norm, options)
+        )
+        _probe(module, name, shape, classes)
+        return module
+
+
+def _known(
+    name: str, shape: tuple[int, ...], classes: int, norm: str | None, options: dict[str, Any]
+) -> nn.Module:
+    """A network of the table."""
+    entry = zoo.check(name, shape, norm, options)
+    given = options if norm is None else {**options, "norm": norm}
+    builder = pkgutil.resolve_name(entry.builder)
+    try:
+        module: nn.Module = builder(shape, classes, **given)
+    except (TypeError, ValueError) as cause:
+        raise ConfigError(
+            f"{name} cannot be built with {given}: {cause}",
+            code="C034",
+            where=f'model "{name}"',
+            fix="dropout is a share in [0, 1), hidden a list of widths",
+        ) from cause
+    return module
+
+
+def _imported(model: str | Factory) -> Factory:
+    """The user's factory itself, imported if it is named."""
+    if not isinstance(model, str):
+        return model
+    try:
+        factory: Factory = pkgutil.resolve_name(model)
+    except Exception as cause:  # whatever the user's module does while it is imported
+        raise ConfigError(
+            f"{type(cause).__name__}: {cause}",
+            code="C031",
+            where=f'model "{model}"',
+            why="importing the factory raised this",
+            fix='write it as "package.module:function", and start from the folder that holds the '
+            "package or put that folder on PYTHONPATH",
+        ) from cause
+    return factory
+
+
+def _called(
+    factory: Factory,
+    name: str,
+    shape: tuple[int, ...],
+    classes: int,
+    norm: str | None,
+    options: dict[str, Any],
+) -> nn.Module:
+    """What the user's factory makes of what it asks for."""
+    where = f'model "{name}"'
+    offered = {"shape": shape, "classes": classes}
+    wanted = options if norm is None else {**options, "norm": norm}
+    try:
+        parameters = inspect.signature(factory).parameters.values()
+        named = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+        anything = any(p.kind == p.VAR_KEYWORD for p in parameters)
+    except (TypeError, ValueError) as cause:  # not callable, or nothing is known of it
+        raise ConfigError(
+            str(cause),
+            code="C031",
+            where=where,
+            why=f"a factory must be a function or class, this is {type(factory).__name__}",
+            fix="name a function that returns an nn.Module",
+        ) from cause
+    if not anything and (unknown := [key for key in wanted if key not in named]):
+        raise ConfigError(
+            f"{name} takes no {unknown[0]!r}",
+            code="C034",
+            where=where,
+            why=f"it takes {', '.join(sorted(named)) or 'nothing'}",
+            fix=f"leave {unknown[0]} out, or add it to the factory's signature",
+        )
+    try:
+        module = factory(**{k: v for k, v in offered.items() if k in named}, **wanted)
+    except Exception as cause:  # the user's own code
+        raise ConfigError(
+            f"{type(cause).__name__}: {cause}",
+            code="C031",
+            where=where,
+            why=f"calling the factory for shape {shape} and {classes} classes raised this",
+            fix="it may name shape and classes among its arguments; all others need a default",
+        ) from cause
+    if not isinstance(module, nn.Module):
+        raise ConfigError(
+            f"{name} returned {type(module).__name__}, not an nn.Module",
+            code="C031",
+            where=where,
+            fix="return the network itself",
+        )
+    return module
+
+
+def _probe(module: nn.Module, name: str, shape: tuple[int, ...], classes: int) -> None:
+    """Refuse a user's network that cannot take the data, before a client is asked to train it.
+
+    This also gives lazy layers their sizes.
+    """
+    modes = [(part, part.training) for part in module.modules()]
+    try:
+        with torch.no_grad():
+            out = module.eval()(torch.zeros(2, *shape))
+    except Exception as cause:  # the user's own code
+        raise ConfigError(
+            f"{type(cause).__name__}: {cause}",
+            code="C031",
+            where=f'model "{name}"',
+            why=f"the network raised this for a batch of shape {(2, *shape)}",
+            fix="let the factory take shape, and size its first layers by it",
+        ) from cause
+    finally:
+        for part, training in modes:
+            part.training = training
+    if not isinstance(out, Tensor) or out.shape != (2, classes):
+        got = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
+        raise ConfigError(
+            f"{name} answers {got} to 2 samples, expected {(2, classes)}",
+            code="C031",
+            where=f'model "{name}"',
+            why=f"the data have {classes} classes: one output for each",
+            fix="let the factory take classes, and size its last layer by it",
+        )
+
+
+def _name(model: Factory | nn.Module) -> str:
+    """What to call a model that came without a name."""
+    return getattr(model, "__name__", None) or type(model).__name__

@@ -1,0 +1,236 @@
+"""The table of networks, without torch: what can be listed and checked before anything is built."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from coterie.core.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Model:
+    """One network: where it is built, what it is, and which inputs it can take."""
+
+    name: str
+    builder: str  # "module:function", imported only when the network is built
+    summary: str  # its layers, first to last
+    used_by: str
+    input: tuple[int, ...]  # one sample there: (C, H, W)
+    classes: int  # and how many classes
+    parameters: int  # trainable ones, for that input and these classes
+    least: int = 0  # the smallest side of an image; 0: any input, flattened
+    norms: tuple[str, ...] = ()  # its normalisation, the default first; empty: it has none
+    options: tuple[str, ...] = ()  # further keywords of its builder
+
+    def fits(self, shape: Sequence[int]) -> bool:
+        """Whether one sample of this shape can go in.
+
+        >>> MODELS["lenet5"].fits((1, 28, 28)), MODELS["lenet5"].fits((1, 8, 8))
+        (True, False)
+        """
+        return not self.least or (len(shape) == 3 and min(shape[1:]) >= self.least)
+
+
+_FASHION, _CIFAR, _DIGITS = (1, 28, 28), (3, 32, 32), (1, 8, 8)
+_PLAIN = "coterie.models.networks.plain:"
+
+MODELS: dict[str, Model] = {
+    model.name: model
+    for model in (
+        Model(
+            "mclr",
+            _PLAIN + "mclr",
+            "multinomial logistic regression: FC 784-10",
+            "FedDSMIC, MNIST",
+            _FASHION,
+            10,
+            7_850,
+        ),
+        Model(
+            "dnn2",
+            _PLAIN + "dnn2",
+            "FC 784-200-10",
+            "CFLGT, Fashion-MNIST",
+            _FASHION,
+            10,
+            159_010,
+            options=("hidden", "dropout"),
+        ),
+        Model(
+            "mlp",
+            _PLAIN + "mlp",
+            "FC 784-512-256-10",
+            "DA-PFL, FEMNIST",
+            _FASHION,
+            10,
+            535_818,
+            options=("hidden", "dropout"),
+        ),
+        Model(
+            "cnn-s",
+            _PLAIN + "cnn_s",
+            "two padded 3x3 convolutions 1-16-32, FC 128-10",
+            "the demo, digits",
+            _DIGITS,
+            10,
+            6_090,
+            least=4,
+        ),
+        Model(
+            "cnn-m",
+            _PLAIN + "cnn_m",
+            "two 5x5 convolutions 1-20-50, FC 800-10",
+            "AutoCFL, MNIST",
+            _FASHION,
+            10,
+            33_580,
+            least=16,
+        ),
+        Model(
+            "cnn-c",
+            _PLAIN + "cnn_c",
+            "two 5x5 convolutions 3-6-16, FC 400-10",
+            "AutoCFL, CIFAR-10",
+            _CIFAR,
+            10,
+            6_882,
+            least=16,
+        ),
+        Model(
+            "cnn-f",
+            _PLAIN + "cnn_f",
+            "two 5x5 convolutions 1-16-32, FC 512-10",
+            "AutoCFL, Fashion-MNIST",
+            _FASHION,
+            10,
+            18_378,
+            least=16,
+        ),
+        Model(
+            "lenet5",
+            _PLAIN + "lenet5",
+            "two 5x5 convolutions 3-6-16, FC 400-120-84-10",
+            "CFLGT, CIFAR-10 and SVHN; FedClust, CIFAR-10, Fashion-MNIST and SVHN",
+            _CIFAR,
+            10,
+            62_006,
+            least=16,
+            options=("dropout",),
+        ),
+        Model(
+            "cnn5",
+            _PLAIN + "cnn5",
+            "two 5x5 convolutions 3-64-64, FC 1600-120-64-10",
+            "DA-PFL, CIFAR-10",
+            _CIFAR,
+            10,
+            307_842,
+            least=16,
+            options=("dropout",),
+        ),
+        Model(
+            "cnn5-wide",
+            _PLAIN + "cnn5_wide",
+            "two 5x5 convolutions 3-64-128, FC 3200-256-128-20",
+            "DA-PFL, the first 20 classes of CIFAR-100",
+            _CIFAR,
+            20,
+            1_064_724,
+            least=16,
+            options=("dropout",),
+        ),
+        Model(
+            "leaf-cnn",
+            _PLAIN + "leaf_cnn",
+            "two padded 5x5 convolutions 1-32-64, FC 3136-2048-62",
+            "FedDSMIC, EMNIST and FEMNIST",
+            _FASHION,
+            62,
+            6_603_710,
+            least=4,
+            options=("dropout",),
+        ),
+        Model(
+            "mobilenet-v2",
+            "coterie.models.networks.mobilenet:mobilenet_v2",
+            "17 inverted residuals, strides for 32x32 images, FC 1280-10",
+            "FedDSMIC, CIFAR-10 and CIFAR-100",
+            _CIFAR,
+            10,
+            2_236_682,
+            least=16,
+            norms=("batch", "group"),
+        ),
+        Model(
+            "resnet9",
+            "coterie.models.networks.resnet:resnet9",
+            "eight 3x3 convolutions in four stages 64-128-256-512, FC 512-100",
+            "FedClust, CIFAR-100",
+            _CIFAR,
+            100,
+            6_621_540,
+            least=16,
+            norms=("group", "batch"),
+        ),
+    )
+}
+
+
+def find(name: str) -> Model:
+    """The entry of a network's name; `ConfigError` C033 if there is none.
+
+    >>> find("lenet5").parameters
+    62006
+    """
+    if name in MODELS:
+        return MODELS[name]
+    near = get_close_matches(name.lower(), MODELS, n=1)
+    raise ConfigError(
+        f"unknown model {name!r}",
+        code="C033",
+        why=f"a similar name exists: {near[0]}" if near else "",
+        fix=f'use one of {", ".join(MODELS)}, or your own factory as "package.module:function"',
+    )
+
+
+def check(
+    name: str,
+    shape: Sequence[int] | None = None,
+    norm: str | None = None,
+    options: Iterable[str] = (),
+) -> Model:
+    """The entry of a network's name, if it can be built like this.
+
+    `ConfigError` C033 for an unknown name, C030 for an input that does not fit (shape None: not
+    known yet), C034 for a normalisation or option the network does not have.
+    """
+    model = find(name)
+    where = f'model "{name}"'
+    if shape is not None and not model.fits(shape):
+        fitting = [m.name for m in MODELS.values() if m.fits(shape)]
+        raise ConfigError(
+            f"{name} cannot take samples of shape {'x'.join(map(str, shape))}",
+            code="C030",
+            where=where,
+            why=f"it needs images (channels x height x width) of at least "
+            f"{model.least}x{model.least} pixels",
+            fix=f"models that fit: {', '.join(fitting)}",
+        )
+    if norm is not None and norm not in model.norms:
+        raise ConfigError(
+            f"{name} has no {norm!r} normalisation",
+            code="C034",
+            where=where,
+            why="" if model.norms else "it has no normalisation layers",
+            fix=f"norm = one of {', '.join(model.norms)}" if model.norms else "leave norm out",
+        )
+    if unknown := [key for key in options if key not in model.options]:
+        raise ConfigError(
+            f"{name} has no option {unknown[0]!r}",
+            code="C034",
+            where=where,
+            fix=f"its options: {', '.join(model.options) or 'none'}",
+        )
+    return model

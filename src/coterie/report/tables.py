@@ -1,0 +1,122 @@
+"""Tables of words and numbers as plain text, Markdown, CSV, LaTeX or HTML."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from coterie.runs.history import csv_lines
+
+
+@dataclass(frozen=True)
+class Table:
+    """A head and rows of cells; the first column is words, the others are numbers."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def to(self, format: str) -> str:
+        """The table in one of FORMATS."""
+        return FORMATS[format](self)
+
+
+def text(table: Table) -> str:
+    """Columns that line up.
+
+    >>> print(text(Table("", ("name", "size"), (("a", "10"), ("bcd", "5")))))
+    name  size
+    ────  ────
+    a       10
+    bcd      5
+    """
+    widths = [max(map(len, column)) for column in zip(table.head, *table.rows, strict=True)]
+    lines = [table.head, tuple("─" * w for w in widths), *table.rows]
+    body = "\n".join(
+        "  ".join(
+            c.rjust(w) if i else c.ljust(w)
+            for i, (c, w) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in lines
+    )
+    return f"{table.title}\n{body}" if table.title else body
+
+
+def markdown(table: Table) -> str:
+    """A table of Markdown.
+
+    >>> print(markdown(Table("", ("name", "size"), (("a|b", "10"),))))
+    | name | size |
+    | --- | ---: |
+    | a\\|b | 10 |
+    """
+    rule = ["---", *["---:"] * (len(table.head) - 1)]
+    rows = [
+        table.head,
+        rule,
+        *(tuple(c.replace("\\", "\\\\").replace("|", "\\|") for c in row) for row in table.rows),
+    ]
+    body = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return f"**{table.title}**\n\n{body}" if table.title else body
+
+
+LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+LATEX |= {c: f"\\{c}" for c in "&%$#_{}"} | {"±": r"$\pm$", "<": "$<$", ">": "$>$"}
+
+
+def tex(words: str) -> str:
+    """Words as LaTeX has them.
+
+    >>> tex("a_b 50 %")
+    'a\\\\_b 50 \\\\%'
+    """
+    return "".join(LATEX.get(c, c) for c in words)
+
+
+def latex(table: Table) -> str:
+    """A table of LaTeX, with booktabs."""
+    lines = [" & ".join(map(tex, row)) + r" \\" for row in (table.head, *table.rows)]
+    return "\n".join(
+        [
+            *([f"% {table.title}"] if table.title else []),
+            rf"\begin{{tabular}}{{l{'r' * (len(table.head) - 1)}}}",
+            r"\toprule",
+            lines[0],
+            r"\midrule",
+            *lines[1:],
+            r"\bottomrule",
+            r"\end{tabular}",
+        ]
+    )
+
+
+def page(table: Table) -> str:
+    """A table of HTML; whatever a cell holds stays text.
+
+    >>> "&lt;script&gt;" in page(Table("", ("name",), (("<script>",),)))
+    True
+    """
+    caption = f"<caption>{html.escape(table.title)}</caption>" if table.title else ""
+
+    def row(cells: Sequence[str], tag: str) -> str:
+        return f"<tr>{''.join(f'<{tag}>{html.escape(c)}</{tag}>' for c in cells)}</tr>"
+
+    body = "\n".join(row(cells, "td") for cells in table.rows)
+    return (
+        f"<table>{caption}<thead>{row(table.head, 'th')}</thead><tbody>\n{body}\n</tbody></table>"
+    )
+
+
+def csv(table: Table) -> str:
+    """Lines of CSV."""
+    return csv_lines([table.head, *table.rows]).rstrip("\n")
+
+
+FORMATS: dict[str, Callable[[Table], str]] = {
+    "text": text,
+    "md": markdown,
+    "csv": csv,
+    "latex": latex,
+    "html": page,
+}

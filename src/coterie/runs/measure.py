@@ -1,0 +1,133 @@
+"""What a round is worth: the rows of the history that follow from one state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from coterie.core.loop import Scores
+from coterie.core.types import Asked, State
+from coterie.runs import metrics
+from coterie.runs.history import Row
+from coterie.words.grouping import silhouette
+
+
+def tested(state: State, scores: Scores, names: Sequence[str], sizes: Tensor) -> list[Row]:
+    """Accuracy and loss of every client, then of the federation, stage by stage."""
+    rows = []
+    t = state.round
+    who = named(state, scores.clients, names)
+    for s, stage in enumerate(scores.stages):
+        accuracy, loss = scores.accuracy[s], scores.loss[s]
+        for (name, cluster), a, b in zip(who, accuracy.tolist(), loss.tolist(), strict=True):
+            rows += [
+                Row(t, name, cluster, stage, "accuracy", a),
+                Row(t, name, cluster, stage, "loss", b),
+            ]
+        if len(who):
+            whole = metrics.summarise(accuracy, sizes[scores.clients]) | {
+                "loss": float(loss.mean())
+            }
+            rows += [Row(t, "", "", stage, name, value) for name, value in whole.items()]
+    return rows
+
+
+def named(state: State, clients: Tensor, names: Sequence[str]) -> list[tuple[str, str]]:
+    """Some clients by name, each with the model it holds."""
+    held = state.assign[clients].tolist()
+    return [
+        (names[i], str(c) if c >= 0 else "") for i, c in zip(clients.tolist(), held, strict=True)
+    ]
+
+
+def traffic(state: State, asked: Sequence[Asked], names: Sequence[str]) -> list[Row]:
+    """Bytes to and from every client that took part, then of the federation."""
+    rows = []
+    n = len(state.assign)
+    total = torch.zeros(2, n, dtype=torch.long)
+    for a in asked:
+        total[0].index_add_(0, a.clients, a.down)
+        total[1].index_add_(0, a.clients, a.up)
+    there = total.sum(0).nonzero().flatten()
+    down, up = total[:, there].tolist()
+    for (name, cluster), d, u in zip(named(state, there, names), down, up, strict=True):
+        rows += [
+            Row(state.round, name, cluster, "traffic", "bytes_down", d),
+            Row(state.round, name, cluster, "traffic", "bytes_up", u),
+        ]
+    for metric, value in zip(("bytes_down", "bytes_up"), total.sum(1).tolist(), strict=True):
+        rows.append(Row(state.round, "", "", "traffic", metric, value))
+    return rows
+
+
+def questions(asked: Sequence[Asked]) -> dict[str, dict[str, float]]:
+    """What was asked, task by task: of how many, the bytes each way, the time of all together."""
+    found: dict[str, dict[str, float]] = {}
+    for a in asked:
+        sums = found.setdefault(a.task, {"clients": 0, "down": 0, "up": 0, "seconds": 0.0})
+        sums["clients"] += len(a.clients)
+        sums["down"] += int(a.down.sum())
+        sums["up"] += int(a.up.sum())
+        sums["seconds"] = round(sums["seconds"] + a.seconds, 4)
+    return found
+
+
+def grouped(state: State, before: Tensor | None, truth: Tensor | None) -> list[Row]:
+    """How many clusters there are, how they fit the planted groups, and who moved."""
+    found = dict(fit(state, truth))
+    # What a method tells of itself: how sure a cut was, whether a guard stepped in. By name: a
+    # state that was saved and loaded has its memory in another order.
+    found |= {
+        name.removeprefix("report_"): float(t)
+        for name, t in sorted(state.memory.items())
+        if name.startswith("report_")
+    }
+    if before is not None:
+        both = (before >= 0) & (state.assign >= 0)
+        if both.any():
+            found["churn"] = metrics.churn(before[both], state.assign[both])
+    return [Row(state.round, "", "", "clusters", name, value) for name, value in found.items()]
+
+
+def fit(state: State, truth: Tensor | None) -> dict[str, float]:
+    """What follows from who is in which cluster; most rounds leave it as it was."""
+    key = (state.memory.get("distance"), truth)
+    for (D, group), assign, found in _last:
+        if D is key[0] and group is key[1] and torch.equal(assign, state.assign):
+            return found
+    placed = state.placed
+    labels = state.assign[placed]
+    found = {"clusters": float(len(labels.unique())), "unplaced": float(len(state.unplaced))}
+    if truth is not None and len(placed):
+        known = truth[placed]
+        found["clusters_correct"] = float(metrics.clusters_correct(known, labels))
+        found["ari"] = metrics.adjusted_rand(known, labels)
+        found["nmi"] = metrics.nmi(known, labels)
+    if (score := distinct(state)) is not None:
+        found["silhouette"] = score
+    _last[:] = [(key, state.assign, found)]
+    return found
+
+
+_last: list[tuple[tuple[Tensor | None, Tensor | None], Tensor, dict[str, float]]] = []
+
+
+def distinct(state: State) -> float | None:
+    """The mean silhouette of the clusters on the distances a method kept; None without any."""
+    D = state.memory.get("distance")
+    if D is None:
+        return None
+    who = state.memory.get("compared")  # some clients, where there are very many
+    if who is None:
+        if len(D) != len(state.assign):
+            return None
+        who = torch.arange(len(D))
+    labels = state.assign[who]
+    there = (labels >= 0) & ~D.diagonal().isnan()  # who missed the clustering call has no row
+    if not there.any():
+        return None
+    if not there.all():
+        D, labels = D[there][:, there], labels[there]
+    return float(silhouette(D, labels))

@@ -1,0 +1,212 @@
+"""The folder of a run: what was asked for, what happened, and where it can be taken up again.
+
+run.toml        every setting, defaults resolved
+events.jsonl    what happened and when; only ever grows
+metrics.csv     the history, tidy
+clusters.csv    round, client, cluster, group
+summary.json    the numbers at the end
+checkpoints/    see checkpoint.py
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from itertools import repeat
+from pathlib import Path
+from typing import IO, Any
+
+from torch import Tensor
+
+from coterie.core import storage
+from coterie.core.errors import CheckpointError
+from coterie.core.types import State
+from coterie.runs import checkpoint, history
+from coterie.runs.history import History, Row
+
+
+class Table:
+    """A CSV file that only grows and can say where it stands: a resume goes back there."""
+
+    def __init__(self, path: Path, header: str) -> None:
+        self.path, self.size, self.digest = path, 0, hashlib.sha256()
+        storage.write_file(path, b"")
+        self.append(header)
+
+    def append(self, text: str) -> None:
+        """More lines."""
+        data = text.encode()
+        storage.append_file(self.path, data)
+        self.digest.update(data)
+        self.size += len(data)
+
+    def mark(self) -> dict[str, Any]:
+        """How long the file is and what it holds, once that is safely on disk."""
+        storage.append_file(self.path, b"", sync=True)
+        return {"bytes": self.size, "sha256": self.digest.hexdigest()}
+
+    @classmethod
+    def back_to(cls, path: Path, mark: Mapping[str, Any]) -> Table:
+        """The table as it stood at a mark: whatever a crash left behind it is cut off."""
+        table = cls.__new__(cls)
+        data = path.read_bytes()[: mark["bytes"]] if path.exists() else b""
+        table.path, table.size, table.digest = path, len(data), hashlib.sha256(data)
+        if table.size != mark["bytes"] or table.digest.hexdigest() != mark["sha256"]:
+            raise CheckpointError(
+                f"{path} was changed since its round was saved",
+                code="K004",
+                why=f"its first {mark['bytes']:,} bytes are not the ones the checkpoint knows",
+                fix="put the file back, or start the run again",
+            )
+        storage.truncate_file(path, table.size)
+        return table
+
+
+def expect_run(path: Path) -> None:
+    """Refuse a folder that no run was started in."""
+    if not (path / "run.toml").exists():
+        raise CheckpointError(
+            f"{path} is not the folder of a run",
+            code="K006",
+            why="it has no run.toml",
+            fix="name a folder that `coterie run` wrote, for example one under runs/",
+        )
+
+
+class RunFolder:
+    """A run on disk, held by one process at a time."""
+
+    def __init__(self, path: Path, *, keep: int = 2) -> None:
+        self.path, self.keep = path, keep
+        self.metrics: Table
+        self.clusters: Table
+        self._lock: IO[str] | None = None
+
+    @classmethod
+    def create(cls, path: Path, settings: str, *, keep: int = 2) -> RunFolder:
+        """A new run; `settings` is the text of its run.toml. One that never began may be there."""
+        if (path / "run.toml").exists() and checkpoint.rounds(path / "checkpoints"):
+            raise CheckpointError(
+                f"{path} already holds a run",
+                code="K005",
+                fix=f"continue it with `coterie resume {path}`, or choose another --out",
+            )
+        storage.make_folder(path / "checkpoints")
+        run = cls(path, keep=keep)
+        run.hold()
+        try:
+            run.sweep()
+            storage.replace_file(path / "run.toml", settings.encode())
+            run.metrics = Table(path / "metrics.csv", history.HEADER)
+            run.clusters = Table(path / "clusters.csv", "round,client,cluster,group\n")
+        except BaseException:
+            run.release()
+            raise
+        return run
+
+    @classmethod
+    def reopen(cls, path: Path, *, keep: int = 2) -> tuple[RunFolder, checkpoint.Checkpoint]:
+        """A run that stopped, put back to the end of its last whole round."""
+        expect_run(path)
+        run = cls(path, keep=keep)
+        run.hold()
+        try:
+            return run, run.back()
+        except BaseException:
+            run.release()
+            raise
+
+    def back(self) -> checkpoint.Checkpoint:
+        """Everything in the folder as it stood at the end of the last whole round."""
+        path = self.path
+        self.sweep()
+        last, faults = checkpoint.latest(path / "checkpoints")
+        self.metrics = Table.back_to(path / "metrics.csv", last.notes["metrics.csv"])
+        self.clusters = Table.back_to(path / "clusters.csv", last.notes["clusters.csv"])
+        self.mend_events()
+        for fault in faults:
+            self.event({"event": "warning", "text": str(fault.what), "used": str(last.path)})
+        return last
+
+    def sweep(self) -> None:
+        """Remove what a crash left half-written."""
+        checkpoint.sweep(self.path / "checkpoints")
+        for stray in self.path.glob(".*.tmp"):
+            stray.unlink()
+
+    def hold(self) -> None:
+        """Keep every other process out; the lock goes with the process, even at kill -9."""
+        self._lock = open(self.path / ".lock", "a+")  # noqa: SIM115  held until release
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as cause:
+            self._lock.seek(0)
+            owner = self._lock.read().strip() or "another process"
+            self._lock.close()
+            raise CheckpointError(
+                f"{self.path} is in use by {owner}",
+                code="K007",
+                fix="wait until it ends, stop it, or choose another folder with --out",
+            ) from cause
+        self._lock.truncate(0)
+        self._lock.write(f"process {os.getpid()} on {socket.gethostname()}")
+        self._lock.flush()
+
+    def __enter__(self) -> RunFolder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def release(self) -> None:
+        """Let others in."""
+        if self._lock:
+            self._lock.close()
+            self._lock = None
+
+    def event(self, event: Mapping[str, Any]) -> None:
+        """One line of events.jsonl, with the time."""
+        line = json.dumps({"time": round(time.time(), 3), **event})
+        storage.append_file(self.path / "events.jsonl", f"{line}\n".encode())
+
+    def mend_events(self) -> None:
+        """Cut off a last line that a crash left unfinished."""
+        path = self.path / "events.jsonl"
+        if path.exists() and (data := path.read_bytes()) and not data.endswith(b"\n"):
+            storage.truncate_file(path, data.rfind(b"\n") + 1)
+
+    def record(
+        self, state: State, rows: Sequence[Row], names: Sequence[str], truth: Tensor | None
+    ) -> None:
+        """The rows of one round, and who holds which model."""
+        self.metrics.append(history.to_csv(rows))
+        groups = repeat("", len(names)) if truth is None else truth.tolist()
+        assign = ["" if a < 0 else a for a in state.assign.tolist()]
+        lines = zip(repeat(state.round, len(names)), names, assign, groups, strict=True)
+        self.clusters.append(history.csv_lines(lines))
+
+    def checkpoint(
+        self, state: State, memories: checkpoint.Memories, notes: Mapping[str, Any]
+    ) -> None:
+        """The end of a round, so that everything up to it survives."""
+        notes = {
+            **notes,
+            "metrics.csv": self.metrics.mark(),
+            "clusters.csv": self.clusters.mark(),
+        }
+        checkpoint.save(self.path / "checkpoints", state, memories, notes, keep=self.keep)
+
+    def history(self) -> History:
+        """The history as written so far."""
+        return history.from_csv(self.metrics.path.read_text())
+
+    def summary(self, summary: Mapping[str, Any]) -> None:
+        """The numbers at the end."""
+        storage.replace_file(
+            self.path / "summary.json", (json.dumps(summary, indent=1) + "\n").encode()
+        )

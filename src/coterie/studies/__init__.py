@@ -1,0 +1,6 @@
+"""What a person does: train, resume, compare, place newcomers, inspect, serve a federation.
+
+Every run takes the same road, whether its clients are in this process or on other machines.
+
+May touch: core, words, tasks, methods, models, data, engines, runs, config, report, trackers.
+"""

@@ -1,0 +1,237 @@
+"""Methods side by side: a folder of runs, read back as one table and its tests.
+
+FOLDER/compare.toml         what was asked: methods, seeds, and the experiment of each method
+FOLDER/fedavg-seed0/        an ordinary run (see records.py), and when it is done, cell.json
+FOLDER/table.csv            the table, without times: the same bytes however often it was stopped
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from coterie.core.errors import CheckpointError
+from coterie.runs.history import History, from_csv
+from coterie.runs.statistics import Interval, interval
+from coterie.studies.comparison.findings import Findings, findings
+
+if TYPE_CHECKING:
+    from coterie.studies.result import Result
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One method with one seed: an ordinary run, whose files are read when they are asked for."""
+
+    label: str
+    seed: int
+    folder: Path
+
+    @property
+    def done(self) -> bool:
+        """Whether the run came to its end and its facts were written."""
+        return (self.folder / "cell.json").exists()
+
+    @cached_property
+    def facts(self) -> Mapping[str, Any]:
+        """What the cell was made of: `population` and `initial` (SHA-256), and its local work."""
+        return dict(json.loads((self.folder / "cell.json").read_text()))
+
+    @cached_property
+    def summary(self) -> Mapping[str, Any]:
+        """The numbers at the end, as `coterie run` writes them."""
+        return dict(json.loads((self.folder / "summary.json").read_text()))
+
+    @property
+    def stage(self) -> str:
+        """The stage whose accuracy is told: after the method's own adaptation, if it has one."""
+        return str(self.summary["stage"])
+
+    @property
+    def numbers(self) -> Mapping[str, Any]:
+        """The summary of that stage: accuracy_mean, accuracy_worst, accuracy_top_5, ..."""
+        return dict(self.summary[self.stage])
+
+    @cached_property
+    def history(self) -> History:
+        """Everything measured, every client in every round."""
+        return from_csv((self.folder / "metrics.csv").read_text())
+
+    @cached_property
+    def accuracy(self) -> Mapping[str, float]:
+        """Each client's accuracy after the last round."""
+        return self.history.clients(self.summary["round"], stage=self.stage)
+
+    @cached_property
+    def seconds(self) -> float:
+        """Time of all rounds, each counted once, also where a stop made it run twice."""
+        spent: dict[int, float] = {}
+        for line in (self.folder / "events.jsonl").read_text().splitlines():
+            event = json.loads(line)
+            if event["event"] == "round":
+                spent[event["round"]] = event["seconds"]
+        return sum(spent.values())
+
+    def result(self) -> Result:
+        """The run itself, with its models; of one that was started from an experiment file."""
+        from coterie.studies.experiment import open_run
+
+        return open_run(self.folder)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Methods x seeds on the same clients, initial weights and draws."""
+
+    folder: Path
+    asked: Mapping[str, Any]  # compare.toml
+    cells: tuple[Cell, ...]  # every one that was asked for, done or not; by seed, then by method
+    failed: Mapping[str, str] = field(default_factory=dict)  # name of a cell -> why, if it just ran
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Comparison:
+        """A comparison as its folder has it now; nothing is run and nothing is written."""
+        path = Path(folder)
+        file = path / "compare.toml"
+        if not file.exists():
+            raise CheckpointError(
+                f"{path} is not the folder of a comparison",
+                code="K011",
+                why="it has no compare.toml",
+                fix="name a folder that `coterie compare` wrote",
+            )
+        asked = tomllib.loads(file.read_text())
+        cells = (
+            Cell(label, seed, path / cell_name(label, seed))
+            for seed in asked["seeds"]
+            for label in asked["methods"]
+        )
+        return cls(path, asked, tuple(cells))
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """The labels, in the order they were asked for."""
+        return tuple(self.asked["methods"])
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds, in order."""
+        return tuple(self.asked["seeds"])
+
+    @property
+    def last_k(self) -> int:
+        """Rounds in the mean over the last ones."""
+        return int(self.asked["last_k"])
+
+    @property
+    def target(self) -> float | None:
+        """The accuracy whose first round is told."""
+        return self.asked.get("target")
+
+    @property
+    def missing(self) -> tuple[Cell, ...]:
+        """The cells that are not done."""
+        return tuple(cell for cell in self.cells if not cell.done)
+
+    @property
+    def newcomers(self) -> bool:
+        """Whether clients were held out, who joined when the training was over."""
+        return any(e.get("newcomers", {}).get("share") for e in self.asked["experiments"].values())
+
+    def of(self, label: str) -> tuple[Cell, ...]:
+        """The cells of a method that are done, by seed."""
+        return tuple(cell for cell in self.cells if cell.label == label and cell.done)
+
+    def __getitem__(self, key: tuple[str, int]) -> Cell:
+        """The cell of a method and a seed."""
+        return next(c for c in self.cells if (c.label, c.seed) == key)
+
+    def __iter__(self) -> Iterator[Cell]:
+        return iter(self.cells)
+
+    def table(self) -> list[dict[str, Any]]:
+        """A row for each method that has a run which is done; see docs/compare.md for the columns.
+
+        Accuracies are means over seeds, `..._interval` the half-width of their 95 % interval.
+        """
+        return [self.row(label) for label in self.methods if self.of(label)]
+
+    def row(self, label: str) -> dict[str, Any]:
+        """One method's numbers."""
+        from coterie.studies.newcomers import mean, read
+
+        cells = self.of(label)
+
+        def over(name: str) -> Interval:
+            return interval([c.numbers[name] for c in cells])
+
+        shown = {
+            "last": over("accuracy_mean"),
+            f"last_{self.last_k}": over(f"accuracy_last_{self.last_k}"),
+            "top_5": over("accuracy_top_5"),
+        }
+        row: dict[str, Any] = {"method": label, "runs": len(cells), "stage": cells[0].stage}
+        for name, value in shown.items():
+            row |= {f"accuracy_{name}": value.mean, f"accuracy_{name}_interval": value.half}
+        row["std_seeds"] = shown["last"].std
+        row["std_clients"] = over("accuracy_std").mean
+        for name in ("worst", "bottom_5", "bottom_10pct"):
+            row[name] = over(f"accuracy_{name}").mean
+        for name in ("rounds", "bytes"):
+            hit = [v for c in cells if (v := c.numbers.get(f"{name}_to_target")) is not None]
+            row[f"{name}_to_target"] = sum(hit) / len(hit) if hit else None
+        row["reached"] = None if self.target is None else len(hit)
+        for name in ("clusters", "ari"):
+            found = [c.summary["clusters"][name] for c in cells if name in c.summary["clusters"]]
+            row[name] = sum(found) / len(found) if found else None
+        for name in ("bytes_up", "bytes_down"):
+            row[name] = sum(c.summary[name] for c in cells) / len(cells)
+        row["bytes"] = row["bytes_up"] + row["bytes_down"]
+        work = cells[0].facts["work"]
+        row |= {k: work.get(k) for k in ("epochs", "steps", "batch", "lr", "participation")}
+        row["own_work"] = work.get("own", "")
+        row["samples"] = sum(c.facts["work"]["samples"] for c in cells) / len(cells)
+        if self.newcomers:
+            found = [joined for c in cells if (joined := read(c.folder))]
+            row["newcomers_given"] = mean(j.accuracy(0) for j in found)
+            row["newcomers_adapted"] = mean(j.accuracy(j.epochs) for j in found)
+            row["newcomers_assigned"] = mean(j.assigned() for j in found)
+        row["seconds"] = sum(c.seconds for c in cells) / len(cells)
+        return row
+
+    def tests(self) -> Findings:
+        """The methods against each other, pair by pair and all together."""
+        return findings(
+            {
+                label: {c.seed: dict(c.accuracy) for c in self.of(label)}
+                for label in self.methods
+                if self.of(label)
+            }
+        )
+
+    def to(self, format: str = "text") -> str:
+        """The table and the tests as text, md, csv, latex or html; csv has the table alone."""
+        from coterie.studies.comparison.text import written
+
+        return written(self, format)
+
+    def _repr_html_(self) -> str:
+        return self.to("html")
+
+    def __str__(self) -> str:
+        return self.to("text")
+
+
+def cell_name(label: str, seed: int) -> str:
+    """The folder of a cell: a label without what a path or a shell would take for something else.
+
+    >>> cell_name("fedclust:clusters=4", 0)
+    'fedclust_clusters=4-seed0'
+    """
+    return f"{re.sub(r'[^A-Za-z0-9_.=-]+', '_', label)}-seed{seed}"

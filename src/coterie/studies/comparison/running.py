@@ -1,0 +1,174 @@
+"""Running a comparison: one cell after another or several at once, and on again after any stop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from coterie.config.grid import Grid
+from coterie.core import storage
+from coterie.core.errors import ConfigError
+from coterie.core.types import Method
+from coterie.methods import METHODS
+from coterie.studies.comparison.cells import about, finish, reason, run_cell
+from coterie.studies.comparison.reading import Cell, Comparison
+from coterie.studies.comparison.terms import held, same_terms, settle
+from coterie.studies.comparison.text import csv
+from coterie.studies.fit import Listener, fit
+
+Run = Callable[[Cell, Listener], object]
+
+
+def compare_grid(
+    grid: Grid, out: str | Path | None = None, *, jobs: int = 1, on_event: Listener | None = None
+) -> Comparison:
+    """Run what is not done yet of a comparison in `out`, and read all of it back.
+
+    With `jobs`, so many processes at once. A cell that fails is named; the others are not lost.
+    """
+    folder = Path(out) if out else fresh()
+
+    def one(cell: Cell, listen: Listener) -> None:
+        run_cell(grid.config(cell.label, cell.seed), cell, listen)
+
+    if jobs == 1:
+        return conduct(folder, grid.asked(), one, on_event)
+    from coterie.studies.comparison.jobs import at_once
+
+    return conduct(folder, grid.asked(), one, on_event, lambda *given: at_once(jobs, *given))
+
+
+def compare(
+    methods: Sequence[Method] | Mapping[str, Method],
+    population: Any,
+    model: Any,
+    *,
+    rounds: int,
+    seeds: int | Sequence[int] = 5,
+    out: str | Path | None = None,
+    on_event: Listener | None = None,
+    **options: Any,
+) -> Comparison:
+    """Train every method with every seed and compare them; further keywords are those of `fit`.
+
+    `population` is a population, which then is the same for all seeds, or a function from a seed
+    to one. The same call in the same folder `out` goes on where it was stopped.
+    """
+    labelled = dict(methods) if isinstance(methods, Mapping) else labels(methods)
+    chosen = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
+    if len(labelled) < 2 or not chosen:
+        what = f"{len(labelled)} methods and {len(chosen)} seeds"
+        raise ConfigError(
+            what, code="C017", fix="compare two methods or more, with one seed or more"
+        )
+    made: dict[int, Any] = {}
+
+    def clients(seed: int) -> Any:
+        if seed not in made:
+            made.clear()  # one is enough: cells come seed by seed
+            made[seed] = population(seed) if callable(population) else population
+        return made[seed]
+
+    name = model if isinstance(model, str) else getattr(model, "__qualname__", type(model).__name__)
+    asked = {
+        "format": 1,
+        "started_from": "python",
+        "methods": list(labelled),
+        "seeds": chosen,
+        "last_k": options.get("last_k", 10),
+        "target": options.get("target"),
+        "experiments": {
+            label: {"method": repr(method), "model": name, "rounds": rounds}
+            | {k: v if isinstance(v, str | int | float) else repr(v) for k, v in options.items()}
+            for label, method in labelled.items()
+        },
+    }
+
+    def one(cell: Cell, listen: Listener) -> None:
+        result = fit(
+            labelled[cell.label],
+            clients(cell.seed),
+            model,
+            rounds=rounds,
+            seed=cell.seed,
+            out=cell.folder,
+            resume=True,
+            on_event=listen,
+            **options,
+        )
+        finish(cell, result)
+
+    return conduct(Path(out) if out else fresh(), asked, one, on_event)
+
+
+def in_turn(cells: Sequence[Cell], run: Run, listen: Listener) -> dict[str, str]:
+    """One cell after another, in this process; why each that failed did."""
+    failed: dict[str, str] = {}
+    for cell in cells:
+        tell = about(cell, listen)
+        try:
+            run(cell, tell)
+        except Exception as error:
+            failed[cell.folder.name] = reason(error)
+            tell({"event": "failed", "text": failed[cell.folder.name]})
+    return failed
+
+
+def conduct(
+    folder: Path,
+    asked: Mapping[str, Any],
+    run: Run,
+    on_event: Listener | None,
+    how: Callable[[Sequence[Cell], Run, Listener], dict[str, str]] = in_turn,
+) -> Comparison:
+    """The cells that are missing, then the table of all of them."""
+    listen = on_event or (lambda event: None)
+    with held(folder):
+        settle(folder, asked)
+        comparison = Comparison.load(folder)
+        listen({"event": "comparison", "cells": len(comparison.cells), "folder": str(folder)})
+        for cell in comparison.cells:
+            if cell.done:
+                about(cell, listen)({"event": "already", "seconds": cell.seconds})
+        failed = how(comparison.missing, run, listen)
+        same_terms(comparison)
+        comparison = Comparison(folder, comparison.asked, comparison.cells, failed)
+        storage.replace_file(folder / "table.csv", f"{csv(comparison, times=False)}\n".encode())
+    return comparison
+
+
+def labels(methods: Sequence[Method]) -> dict[str, Method]:
+    """Methods by name, with the settings that are not their defaults.
+
+    >>> from coterie.methods.ifca import IFCA
+    >>> list(labels([IFCA(), IFCA(clusters=7)]))
+    ['ifca', 'ifca:clusters=7']
+    """
+    names = {e.path.split(":")[1]: name for name, e in METHODS.items()}
+    out: dict[str, Method] = {}
+    for method in methods:
+        cls: Any = type(method)
+        label = names.get(cls.__name__, cls.__name__)
+        for f in fields(cls) if is_dataclass(cls) else ():
+            value = getattr(method, f.name)
+            default = f.default_factory() if f.default_factory is not MISSING else f.default
+            if f.name not in ("solver", "fraction") and value != default:
+                label += f":{f.name}={value}"
+        if label in out:
+            fix = "name them yourself: {'one': method, 'other': method}"
+            raise ConfigError(f"two methods are called {label}", code="C017", fix=fix)
+        out[label] = method
+    return out
+
+
+def fresh() -> Path:
+    """A folder that does not exist yet."""
+    wanted = Path("runs") / time.strftime("%Y-%m-%d_%H%M%S_compare")
+    path, count = wanted, 1
+    while path.exists():
+        count += 1
+        path = wanted.with_name(f"{wanted.name}-{count}")
+    return path

@@ -1,0 +1,158 @@
+"""Whose data a client of a real federation brings: its own, or its share of a known partition."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from coterie import config as configs
+from coterie.core.client import Client
+from coterie.core.errors import ConfigError, DataError
+from coterie.core.layout import Layout
+from coterie.core.rng import address
+from coterie.data.dataset import Data
+from coterie.data.load import load
+from coterie.data.population import Population, partition
+from coterie.models import factory
+from coterie.studies import experiment
+
+READING = ("label", "owner", "size", "gray", "shape", "channels", "peak")  # asked of any reader
+
+
+class Network:
+    """The network that a setup names. Only coterie's own are built, and those of trusted modules:
+    a message must not choose what code runs here."""
+
+    def __init__(self, trust: Collection[str] = ()) -> None:
+        self.trust = frozenset(trust)
+        self._made: dict[str, Layout] = {}
+
+    def layout(self, setup: Mapping[str, Any]) -> Layout:
+        """As a row; made once."""
+        model, key = setup["model"], repr([setup[k] for k in ("model", "classes", "shape", "seed")])
+        name = str(model["name"])
+        if ":" in name and name.split(":")[0] not in self.trust:
+            raise ConfigError(
+                f"the server wants the network {name}, which is not coterie's",
+                code="C051",
+                fix=f"join with --trust {name.split(':')[0]} if it is installed here and meant",
+            )
+        if key not in self._made:
+            net = factory.build(
+                name,
+                shape=tuple(setup["shape"]),
+                classes=len(setup["classes"]),
+                seed=address(int(setup["seed"]), "model"),
+                **model["options"],
+            )
+            self._made = {key: Layout(net, head=model["head"])}
+        return self._made[key]
+
+
+class OwnData(Network):
+    """A client with data of its own, read here and split here as the experiment says."""
+
+    def __init__(self, name: str, source: str, trust: Collection[str] = ()) -> None:
+        super().__init__(trust)
+        self.name, self.source = name, source
+        self._read: tuple[str, Data] | None = None
+        self._split: tuple[str, Population] | None = None
+
+    def introduce(self, setup: Mapping[str, Any]) -> Mapping[str, Any]:
+        """How many samples it trains on, their classes and shape."""
+        data = self.data(setup)
+        own = self.split({**setup, "classes": list(data.classes)})
+        return {
+            "samples": len(own[0]),
+            "classes": list(data.classes),
+            "shape": list(data.shape),
+        }
+
+    def client(self, setup: Mapping[str, Any], round: int) -> Client:
+        """The same in every round."""
+        return replace(self.split(setup)[0], name=self.name)
+
+    def data(self, setup: Mapping[str, Any]) -> Data:
+        """The data as they are stored; what a server may say is how, never where."""
+        options = {k: v for k, v in setup["data"]["reader"].items() if k in READING}
+        key = repr(options)
+        if self._read is None or self._read[0] != key:
+            self._read = key, load(self.source, **options)
+        return self._read[1]
+
+    def split(self, setup: Mapping[str, Any]) -> Population:
+        """Training and test samples, with the federation's numbers for the labels."""
+        how, key = setup["data"], repr(setup)
+        if self._split is None or self._split[0] != key:
+            data = renumbered(self.data(setup), setup["classes"])
+            test: Any = how["test"] if data.x_test is not None else "own"
+            own = partition(
+                data,
+                "iid",
+                clients=1,
+                seed=int(setup["seed"]),
+                test=test,
+                test_share=how["test_share"],
+                scaling=how["scaling"],
+            )
+            self._split = key, own
+        return self._split[1]
+
+
+class Share(Network):
+    """Client `index` of an experiment's partition: for trying a federation on known data."""
+
+    def __init__(self, file: Path, index: int, source: str | None = None) -> None:
+        super().__init__()
+        given = [("data.source", source)] if source else []
+        self.config = configs.load(file, given)
+        self.index = index
+        if self.config.partition.clients and not 0 <= index < self.config.partition.clients:
+            raise ConfigError(
+                f"there is no client {index}",
+                code="C001",
+                why=f"{file} has clients 0 to {self.config.partition.clients - 1}",
+                fix="choose another --client",
+            )
+
+    @cached_property
+    def population(self) -> Population:
+        """All clients, of whom this one is used."""
+        return experiment.population(self.config)
+
+    @property
+    def name(self) -> str:
+        """As the partition calls it."""
+        return self.population.names[self.index]
+
+    def introduce(self, setup: Mapping[str, Any]) -> Mapping[str, Any]:
+        """How many samples it trains on, their classes and shape."""
+        return {
+            "samples": len(self.population[self.index]),
+            "classes": list(self.population.class_names),
+            "shape": list(self.population.shape),
+        }
+
+    def client(self, setup: Mapping[str, Any], round: int) -> Client:
+        """As the partition has it in this round."""
+        return self.population.at(round)[self.index]
+
+
+def renumbered(data: Data, classes: list[str]) -> Data:
+    """The same data, labels numbered as the federation numbers its classes."""
+    unknown = [c for c in data.classes if c not in classes]
+    if unknown:
+        raise DataError(
+            f"the federation has no class {unknown[0]!r}",
+            code="D012",
+            why=f"its classes are {', '.join(classes[:20])}",
+            fix="join before the federation starts, or leave these samples out",
+        )
+    index = torch.tensor([classes.index(c) for c in data.classes])
+    test = None if data.y_test is None else index[data.y_test]
+    return replace(data, y=index[data.y], y_test=test, classes=tuple(classes))

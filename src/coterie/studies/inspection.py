@@ -1,0 +1,176 @@
+"""How heterogeneous a federation is, and what clustering would make of it, before any method runs.
+
+Two views. CFLGT's: the gradient trajectories of the clients, how much they vary, and whether they
+lie in clusters at all. FedClust's: one distance matrix, and what every threshold would give.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from coterie import engines
+from coterie.core.layout import Layout
+from coterie.core.loop import run
+from coterie.core.rng import address, stream
+from coterie.core.types import State
+from coterie.data.population import Population
+from coterie.methods.cflgt import CFLGT
+from coterie.methods.fedclust import FedClust
+from coterie.models import factory
+from coterie.runs import metrics
+from coterie.tasks.signature import Trajectory
+from coterie.tasks.solver import Solver
+from coterie.words.distance import variation
+from coterie.words.grouping import Curve, Cut, Linkage, auto_cut, curve, mean_hopkins
+
+LIMIT = 0.75  # of Hopkins' statistic: from here on, CFLGT's paper speaks of clusters
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What can be told of n clients and C classes before they are clustered."""
+
+    names: tuple[str, ...]  # n
+    classes: tuple[str, ...]  # C
+    group: Tensor | None  # (n,) the planted groups, where there are any
+    rounds: int  # of FedAvg before the trajectories
+    trajectories: Tensor  # (n, 2, C) pull and push of each class
+    pull: float  # coefficient of variation over clients and classes
+    push: float
+    hopkins: float  # mean; about 0.5 without clusters, towards 1 with
+    measure: str  # of the distances: update_cosine or l2
+    distance: Tensor  # (n, n) between the final layers after one local training
+    curve: Curve  # threshold, number of clusters, silhouette
+    cut: Cut  # where the tree is cut if nobody says where
+    missing: tuple[str, ...] = ()  # clients whose numbers were not finite
+
+    @property
+    def clustered(self) -> bool:
+        """Whether the trajectories lie in clusters, by the paper's limit."""
+        return self.hopkins >= LIMIT
+
+    @property
+    def verdict(self) -> str:
+        """Both views in a sentence each."""
+        tendency = (
+            f"reaches {LIMIT}: clients lie in clusters"
+            if self.clustered
+            else f"is below {LIMIT}: no clusters to speak of"
+        )
+        k, ratio, score = self.cut.k, self.cut.ratio, self.cut.silhouette
+        clear = f"gap {ratio:.2f}, silhouette {score:.2f}"
+        found = f"{k} clusters ({clear})" if k > 1 else f"one cluster (the best cut had {clear})"
+        return (
+            f"trajectories: Hopkins {self.hopkins:.2f} {tendency}\n"
+            f"updates: the automatic cut finds {found}{self._right()}"
+        )
+
+    def _right(self) -> str:
+        if self.group is None:
+            return ""
+        right = metrics.clusters_correct(self.group, self.cut.labels)
+        return f"; {right} of {len(self.names)} clients as planted"
+
+    def facts(self) -> dict[str, Any]:
+        """Everything as plain values."""
+        return {
+            "clients": list(self.names),
+            "classes": list(self.classes),
+            "groups": None if self.group is None else self.group.tolist(),
+            "missing": list(self.missing),
+            "rounds": self.rounds,
+            "trajectories": {
+                name: {"pull": pull, "push": push}
+                for name, (pull, push) in zip(self.names, self.trajectories.tolist(), strict=True)
+            },
+            "variation": {"pull": self.pull, "push": self.push},
+            "hopkins": self.hopkins,
+            "limit": LIMIT,
+            "clustered": self.clustered,
+            "distance": self.measure,
+            "curve": [
+                {"threshold": t, "clusters": k, "silhouette": s}
+                for t, k, s in zip(
+                    self.curve.threshold.tolist(),
+                    self.curve.k.tolist(),
+                    self.curve.silhouette.tolist(),
+                    strict=True,
+                )
+            ],
+            "cut": {
+                "threshold": self.cut.threshold,
+                "clusters": self.cut.k,
+                "ratio": self.cut.ratio,
+                "silhouette": self.cut.silhouette,
+                "labels": self.cut.labels.tolist(),
+            },
+            "verdict": self.verdict,
+        }
+
+    def plot(self) -> Any:
+        """A plotly figure: trajectories by planted group, or by cluster; and the curve."""
+        from coterie.report.charts.inspection import figure
+
+        return figure(self)
+
+
+def inspect(
+    population: Population,
+    model: str | nn.Module | Callable[..., nn.Module] = "mlp",
+    *,
+    rounds: int = 1,
+    seed: int = 0,
+    solver: Solver | None = None,
+    distance: Literal["update_cosine", "l2"] = "update_cosine",
+    linkage: Linkage = "average",
+    head: str | None = None,
+    model_options: dict[str, Any] | None = None,
+    method: FedClust | None = None,
+) -> Inspection:
+    """Look at a federation through the eyes of CFLGT and of FedClust; nothing is changed or kept.
+
+    `rounds` of FedAvg with everybody come before the trajectories: one is enough to see groups, and
+    0 takes them from the initial model; the paper's 25 are for comparison. The distances are those
+    between final layers after FedClust's warm-up from the initial model: of their updates by angle
+    (`update_cosine`), or Eq. 3 (`l2`), on which a threshold of the paper is meant. `solver` is the
+    local training of both; `method` a FedClust whose other settings count.
+    """
+    net = factory.build(
+        model,
+        shape=population.shape,
+        classes=population.classes,
+        seed=address(seed, "model"),
+        **(model_options or {}),
+    )
+    fed = engines.build("serial", population, Layout(net, head=head), seed)
+    local = solver or Solver(lr=0.05, epochs=2, batch=32)
+    *_, trained = run(CFLGT(solver=local, pretrain=rounds), fed, rounds)
+    z = fed.at(rounds).ask(fed.clients, Trajectory(), trained)
+    clust = replace(method or FedClust(), solver=local, distance=distance, linkage=linkage)
+    start = State.shared(fed.layout.initial, len(fed.clients))
+    theta = fed.at(-1).ask(fed.clients, clust.warm(fed), start)
+    both = fed.clients[torch.isin(fed.clients, z.clients) & torch.isin(fed.clients, theta.clients)]
+    T = z.values[torch.isin(z.clients, both)]
+    D = clust.distances(theta.values[torch.isin(theta.clients, both)], fed)
+    pull, push = variation(T).tolist()
+    answered = set(both.tolist())
+    return Inspection(
+        names=tuple(fed.names[i] for i in both.tolist()),
+        classes=population.class_names,
+        group=None if population.group is None else population.group[both],
+        rounds=rounds,
+        trajectories=T,
+        pull=pull,
+        push=push,
+        hopkins=mean_hopkins(T.flatten(1), stream(seed, "hopkins", rounds)),
+        measure=distance,
+        distance=D,
+        curve=curve(D, linkage),
+        cut=auto_cut(D, linkage=linkage, attach=clust.attach),
+        missing=tuple(name for i, name in enumerate(fed.names) if i not in answered),
+    )

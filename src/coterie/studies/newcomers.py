@@ -1,0 +1,220 @@
+"""Newcomers as an experiment: some clients are held out, and join when the training is over.
+
+They are never seen before: not in training, not in clustering. Then each is placed by the method,
+with all its samples or with a few of each class, and adapts its model epoch by epoch.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
+from typing import NamedTuple
+
+import torch
+
+from coterie.core import storage
+from coterie.core.client import Client
+from coterie.core.errors import DataError
+from coterie.core.rng import stream
+from coterie.data.population import Population
+from coterie.runs.history import csv_lines
+from coterie.studies.placement import place
+from coterie.studies.result import Result
+
+FILE = "newcomers.csv"
+
+
+class Row(NamedTuple):
+    """One newcomer after so many epochs on so many samples."""
+
+    newcomer: str
+    group: int | None  # the planted one
+    cluster: int | None  # the model it was given; None: none
+    right: bool | None  # whether most of that cluster are of its group; None: that has no meaning
+    shots: int | None  # samples of each class that it had; None: all
+    samples: int
+    epochs: int
+    accuracy: float | None
+    bytes_down: int  # what placing it cost; adaptation sends nothing
+    bytes_up: int
+
+
+@dataclass(frozen=True)
+class Joined:
+    """How newcomers did."""
+
+    rows: tuple[Row, ...]
+
+    @property
+    def shots(self) -> list[int | None]:
+        """The numbers of samples of a class, all of them first."""
+        return list(dict.fromkeys(r.shots for r in self.rows))
+
+    def accuracy(self, epochs: int, shots: int | None = None) -> float | None:
+        """The mean over newcomers."""
+        them = [r for r in self.rows if r.epochs == epochs and r.shots == shots]
+        return mean(r.accuracy for r in them)
+
+    def assigned(self, shots: int | None = None) -> float | None:
+        """The share of newcomers in a cluster of their own group, of those who could be."""
+        return mean(r.right for r in self.rows if r.epochs == 0 and r.shots == shots)
+
+    def cost(self, shots: int | None = None) -> tuple[float, float]:
+        """Bytes up from and down to a newcomer, in the mean."""
+        them = [r for r in self.rows if r.epochs == 0 and r.shots == shots]
+        return fmean(r.bytes_up for r in them), fmean(r.bytes_down for r in them)
+
+    @property
+    def epochs(self) -> int:
+        """How long they adapted."""
+        return max(r.epochs for r in self.rows)
+
+    @property
+    def newcomers(self) -> list[str]:
+        """Their names."""
+        return list(dict.fromkeys(r.newcomer for r in self.rows))
+
+
+def mean(values: Iterable[float | None]) -> float | None:
+    """The mean of what is known."""
+    known = [float(v) for v in values if v is not None]
+    return fmean(known) if known else None
+
+
+def hold_out(population: Population, share: float, seed: int) -> tuple[Population, list[int]]:
+    """The clients without a random share of them, and who those are: at least one on each side."""
+    n = len(population)
+    if n < 2:
+        raise DataError(
+            "one client alone cannot have newcomers", code="D043", fix="use more clients"
+        )
+    if population.partition.moves is not None:
+        fix = "leave drift out of partition.kind, or newcomers.share"
+        raise DataError("newcomers cannot be held out of clients that drift", code="D043", fix=fix)
+    count = min(n - 1, max(1, round(share * n)))
+    order = torch.randperm(n, generator=stream(seed, "held out"))
+    return remaining(population, order[count:].sort().values), order[:count].sort().values.tolist()
+
+
+def remaining(population: Population, who: torch.Tensor) -> Population:
+    """The population of these clients alone; their names, groups and samples stay their own."""
+    how, kept = population.partition, who.tolist()
+    fewer = replace(
+        how,
+        train=tuple(how.train[i] for i in kept),
+        test=tuple(how.test[i] for i in kept),
+        names=tuple(how.names[i] for i in kept),
+        angle=how.angle[who],
+        group=None if how.group is None else how.group[who],
+        relabel=None if how.relabel is None else how.relabel[who],
+        arguments={**how.arguments, "remaining": [how.names[i] for i in kept]},
+    )
+    return Population(population.data, fewer, public=population.public)
+
+
+def join(
+    result: Result,
+    newcomers: Sequence[Client],
+    groups: Sequence[int] | None = None,
+    *,
+    epochs: int = 5,
+    shots: Sequence[int] = (),
+) -> Joined:
+    """Let newcomers join a finished run: with all their samples after 0, 1, ... `epochs` epochs of
+    adaptation, and with so many `shots` of each class before and after it.
+    """
+    seed = result.fed.seed
+    rows: list[Row] = []
+    for k in (None, *shots):
+        them = [few(c, k, seed) for c in newcomers] if k else list(newcomers)
+        for e in range(epochs + 1) if k is None else sorted({0, epochs}):
+            rows += measured(result, them, groups, k, e)
+    return Joined(tuple(rows))
+
+
+def measured(
+    result: Result,
+    newcomers: Sequence[Client],
+    groups: Sequence[int] | None,
+    shots: int | None,
+    epochs: int,
+) -> list[Row]:
+    """A row for each newcomer."""
+    placed = place(result, newcomers, epochs)
+    kind = majority(result)
+    trained = result.population.at(result.state.round).group
+    there = set() if trained is None else set(trained.tolist())
+    rows = []
+    for i, client in enumerate(newcomers):
+        group = None if groups is None else int(groups[i])
+        cluster = placed.clusters.get(client.name)
+        likely = kind.get(-1 if cluster is None else cluster)
+        rows.append(
+            Row(
+                client.name,
+                group,
+                cluster,
+                group == likely if group in there and likely is not None else None,
+                shots,
+                len(client),
+                epochs,
+                placed.after.values.get(client.name),
+                placed.bytes_down[client.name],
+                placed.bytes_up[client.name],
+            )
+        )
+    return rows
+
+
+def majority(result: Result) -> dict[int, int]:
+    """The commonest planted group in each cluster; none where everybody shares one model."""
+    group = result.population.at(result.state.round).group
+    labels = result.state.assign
+    found = labels[labels >= 0].unique().tolist()
+    if group is None or len(found) < 2:
+        return {}
+    return {c: int(group[labels == c].mode().values) for c in found}
+
+
+def few(client: Client, shots: int, seed: int) -> Client:
+    """The client with so many samples of each class that it has, drawn at random."""
+    order = torch.randperm(len(client), generator=stream(seed, "shots", shots, client.name))
+    kept = [order[client.y[order] == k][:shots] for k in client.y.unique()]
+    index = torch.cat(kept).sort().values
+    return replace(client, x=client.x[index], y=client.y[index])
+
+
+def record(folder: Path, joined: Joined) -> None:
+    """Write newcomers.csv into the folder of a run."""
+    lines = [Row._fields, *(["" if v is None else v for v in row] for row in joined.rows)]
+    storage.replace_file(folder / FILE, csv_lines(lines).encode())
+
+
+def read(folder: Path) -> Joined | None:
+    """What `record` wrote, or None if nobody joined."""
+    if not (folder / FILE).exists():
+        return None
+    rows = []
+    for r in csv.DictReader(io.StringIO((folder / FILE).read_text())):
+        number = {
+            k: int(v) if v else None for k, v in r.items() if k in ("group", "cluster", "shots")
+        }
+        rows.append(
+            Row(
+                r["newcomer"],
+                number["group"],
+                number["cluster"],
+                None if not r["right"] else r["right"] == "True",
+                number["shots"],
+                int(r["samples"]),
+                int(r["epochs"]),
+                float(r["accuracy"]) if r["accuracy"] else None,
+                int(r["bytes_down"]),
+                int(r["bytes_up"]),
+            )
+        )
+    return Joined(tuple(rows))

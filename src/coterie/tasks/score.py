@@ -1,0 +1,96 @@
+"""How a client is tested: accuracy and loss on its own test set, before and after adaptation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from coterie.core.bounds import dataclass
+from coterie.core.client import Client
+from coterie.core.layout import Layout
+from coterie.core.types import Reply
+from coterie.tasks.solver import Solver, own_row
+from coterie.tasks.steps import Course, Paced, logits
+
+
+def accuracy_and_loss(logits: Tensor, y: Tensor) -> Tensor:
+    """(2,) float64: the share of a client's test samples that are right, and their mean loss.
+
+    Both are NaN for a client without test samples: it has no accuracy, which is not accuracy 0.
+    """
+    right = (logits.argmax(1) == y).double().mean()
+    return torch.stack([right, F.cross_entropy(logits, y).double()])
+
+
+@dataclass(frozen=True)
+class Score(Paced):
+    """Test the model a client holds; with `adapt`, also what becomes of it after local training.
+
+    The reply is (stages, 2): a row (accuracy, loss) for each stage. Adaptation happens on a copy
+    and is forgotten: a metric never trains.
+    """
+
+    adapt: Solver | None = None  # local training before the second test
+    private: str = "none"  # the columns that each client has of its own
+
+    @property
+    def download(self) -> str:
+        """Everything the client does not hold itself."""
+        return f"~{self.private}"
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """The names of the rows of the reply."""
+        return ("before", "after") if self.adapt else ("before",)
+
+    def course(
+        self,
+        client: Client,
+        models: Tensor,
+        sent: Mapping[str, Tensor],
+        layout: Layout,
+        rng: torch.Generator,
+    ) -> Course[Reply]:
+        """Test on the client."""
+        stages = []
+        for row in (yield from self.rows(client, models, layout, rng)):
+            said = yield from logits(row, client.x_test)
+            stages.append(accuracy_and_loss(said, client.y_test))
+        return Reply(torch.stack(stages))
+
+    def rows(
+        self, client: Client, models: Tensor, layout: Layout, rng: torch.Generator
+    ) -> Course[list[Tensor]]:
+        """(P,) for each stage: what the client holds, and what its adaptation makes of it."""
+        rows = [own_row(client, models, self.private, layout)]
+        if self.adapt:
+            adapted, _ = yield from self.adapt.trained(client, rows[0], rng)
+            rows.append(adapted)
+        return rows
+
+
+@dataclass(frozen=True)
+class Held(Paced):
+    """The very model that `score` tests last, for whoever owns the client: (P,)."""
+
+    score: Score = Score()
+
+    @property
+    def download(self) -> str:
+        """As for the test."""
+        return self.score.download
+
+    def course(
+        self,
+        client: Client,
+        models: Tensor,
+        sent: Mapping[str, Tensor],
+        layout: Layout,
+        rng: torch.Generator,
+    ) -> Course[Reply]:
+        """Make it again."""
+        rows = yield from self.score.rows(client, models, layout, rng)
+        return Reply(rows[-1])

@@ -1,0 +1,188 @@
+"""What a client can reveal so that it can be placed: small, named, and nothing more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from coterie.core.bounds import Count, Part, dataclass
+from coterie.core.client import Client
+from coterie.core.layout import Layout
+from coterie.core.types import Receives, Reply, Task
+from coterie.tasks.steps import Course, Paced, logits
+from coterie.words.affinity import importance
+from coterie.words.distance import basis, trajectory
+
+
+@dataclass(frozen=True)
+class Histogram(Task):
+    """How many training samples of each class the client holds: (classes,)."""
+
+    receives: ClassVar[Receives] = "nothing"
+    classes: Count = 2
+
+    def __call__(
+        self,
+        client: Client,
+        models: Tensor,
+        sent: Mapping[str, Tensor],
+        layout: Layout,
+        rng: torch.Generator,
+    ) -> Reply:
+        """Count."""
+        return Reply(torch.bincount(client.y, minlength=self.classes).float())
+
+
+@dataclass(frozen=True)
+class Trajectory(Task):
+    """The pull and push forces on the classifier, averaged over its coordinates: (2, classes).
+
+    One forward pass in evaluation mode, and 2 C numbers.
+    """
+
+    normalise: bool = True  # divide by the number of samples
+
+    def __call__(
+        self,
+        client: Client,
+        models: Tensor,
+        sent: Mapping[str, Tensor],
+        layout: Layout,
+        rng: torch.Generator,
+    ) -> Reply:
+        """One forward pass."""
+        features, logits = layout.features(models, client.x)
+        if not logits.isfinite().all():  # such an answer is left out, by the client's name
+            return Reply(logits.new_full((2, logits.shape[1]), float("nan")))
+        return Reply(trajectory(features, logits.softmax(1), client.y, self.normalise))
+
+
+@dataclass(frozen=True)
+class Basis(Task):
+    """The leading left singular vectors of the client's (features x samples) data: (features, p).
+
+    Nothing is sent down, p times as many numbers as a sample has come up; they show what the
+    client's samples look like.
+    """
+
+    receives: ClassVar[Receives] = "nothing"
+    p: Count = 3  # how many vectors
+
+    def __call__(
+        self,
+        client: Client,
+        models: Tensor,
+        sent: Mapping[str, Tensor],
+        layout: Layout,
+        rng: torch.Generator,
+    ) -> Reply:
+        """One singular value decomposition."""
+        return Reply(basis(client.x.flatten(1).T, self.p))
+
+
+@dataclass(frozen=True)
+class Sparsity(Task):
+    """How often each channel of a layer is silent on the client's data: (channels,) in [0, 1].
+
+    The share of numbers that are zero after ReLU, over samples and places. A layer before its ReLU
+    gives the same: what is not positive becomes zero.
+    """
+
+    layer: str = "head"  # head: what enters the head; else the layer whose outputs are looked at
+
+    def __call__(
+        self,
+        client: Client,
+        models: Tensor,
+        sent: Mapping[str, Tensor],
+        layout: Layout,
+        rng: torch.Generator,
+    ) -> Reply:
+        """One forward pass."""
+        if self.layer == "head":
+            a, _ = layout.features(models, client.x)
+        else:
+            a = layout.outputs(models, client.x, self.layer)
+        beside = [d for d in range(a.ndim) if d != 1]  # samples and places
+        return Reply((a <= 0).to(models.dtype).mean(beside))
+
+
+@dataclass(frozen=True)
+class Losses(Paced):
+    """The mean loss of each model on the client's training data: (k,).
+
+    With `heads`, the models differ in their heads alone, and the rest is sent once, as `body`.
+    """
+
+    receives: ClassVar[Receives] = "all"
+    heads: bool = False  # only the heads travel k times
+
+    @property
+    def download(self) -> str:
+        """Every model, or every head."""
+        return "head" if self.heads else "all"
+
+    def course(
+        self,
+        client: Client,
+        models: Tensor,
+        sent: Mapping[str, Tensor],
+        layout: Layout,
+        rng: torch.Generator,
+    ) -> Course[Reply]:
+        """A forward pass through each."""
+        losses = yield from sample_losses(whole(models, sent, layout), client)
+        return Reply(losses.mean(0))
+
+
+@dataclass(frozen=True)
+class Importance(Paced):
+    """The share of the client's samples that each model fits best, never below `floor`: (k,)."""
+
+    receives: ClassVar[Receives] = "all"
+    floor: Part = 1e-4  # what every model gets at least
+
+    def course(
+        self,
+        client: Client,
+        models: Tensor,
+        sent: Mapping[str, Tensor],
+        layout: Layout,
+        rng: torch.Generator,
+    ) -> Course[Reply]:
+        """A forward pass through each."""
+        losses = yield from sample_losses(models, client)
+        return Reply(importance(losses, self.floor).to(models.dtype))
+
+
+def whole(models: Tensor, sent: Mapping[str, Tensor], layout: Layout) -> Tensor:
+    """(k, P) the models that were sent, put together where only their heads came k times."""
+    if "body" not in sent:
+        return models
+    rows = models.new_empty(len(models), layout.size)
+    rows[:, layout.columns("head")] = models
+    rows[:, layout.columns("~head")] = sent["body"]
+    return rows
+
+
+def sample_losses(models: Tensor, client: Client) -> Course[Tensor]:
+    """(samples, k) the loss of each model on each of the client's training samples.
+
+    A loss that is no number is a very large one: nobody chooses such a model.
+    """
+    each = []
+    for row in models:
+        said = yield from logits(row, client.x)
+        each.append(cross_entropy(said, client.y, reduction="none"))
+    return torch.stack(each, 1).nan_to_num(nan=1e20, posinf=1e20)
+
+
+def spread(D: Tensor, clients: Tensor, n: int) -> Tensor:
+    """(n, n): the distances of those who answered, NaN for whoever did not."""
+    full = D.new_full((n, n), float("nan"))
+    full[clients[:, None], clients] = D
+    return full

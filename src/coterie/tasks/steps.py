@@ -1,0 +1,81 @@
+"""What a task wants done with a model, said as data: an engine does it for many clients at once."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from coterie.core.client import Client
+from coterie.core.layout import Layout
+from coterie.core.types import Reply, Task
+
+
+class Work(Protocol):
+    """One piece of a task that is costly, and that may be done beside that of other clients."""
+
+    def alone(self, layout: Layout) -> Any:
+        """Do it for this client by itself: the reference for every other way."""
+
+
+T = TypeVar("T")
+Course = Generator[Work, Any, T]  # what is sent back is what `alone` would have given
+
+
+@dataclass(frozen=True)
+class Forward:
+    """The logits (N, K) of a model on some samples, in evaluation mode."""
+
+    row: Tensor  # (P,)
+    x: Tensor
+
+    def alone(self, layout: Layout) -> Tensor:
+        """A batch at a time."""
+        return layout.predict(self.row, self.x)
+
+
+def logits(row: Tensor, x: Tensor) -> Course[Tensor]:
+    """(N, K): what a model says to some samples."""
+    answer: Tensor = yield Forward(row, x)
+    return answer
+
+
+class Paced(Task):
+    """A task that names its costly pieces one after another and goes on with what came of them."""
+
+    def __call__(
+        self,
+        client: Client,
+        models: Tensor,
+        sent: Mapping[str, Tensor],
+        layout: Layout,
+        rng: torch.Generator,
+    ) -> Reply:
+        """The whole course, for this client by itself."""
+        return alone(self.course(client, models, sent, layout, rng), layout)
+
+    @abstractmethod
+    def course(
+        self,
+        client: Client,
+        models: Tensor,
+        sent: Mapping[str, Tensor],
+        layout: Layout,
+        rng: torch.Generator,
+    ) -> Course[Reply]:
+        """As `__call__`, with a `yield` where a model is trained or read."""
+
+
+def alone(course: Course[T], layout: Layout) -> T:
+    """Walk a course to its end, piece by piece."""
+    try:
+        work = next(course)
+        while True:
+            work = course.send(work.alone(layout))
+    except StopIteration as end:
+        answer: T = end.value
+        return answer

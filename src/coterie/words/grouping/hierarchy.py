@@ -1,0 +1,201 @@
+"""Agglomerative clustering: a tree of merges, and the ways to cut it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+from scipy.cluster import hierarchy
+from torch import Tensor
+
+from coterie.core import checks
+from coterie.words.grouping.labels import canonical, joined, silhouette
+
+Linkage = Literal["average", "single", "complete"]
+
+
+def tree(distance: Tensor, linkage: Linkage = "average") -> Tensor:
+    """The merges in scipy's form: (n, n) -> (n-1, 4) float64, heights ascending in column 2.
+
+    >>> tree(torch.tensor([[0.0, 1.0, 4.0], [1.0, 0.0, 2.0], [4.0, 2.0, 0.0]])).tolist()
+    [[0.0, 1.0, 1.0, 2.0], [2.0, 3.0, 3.0, 3.0]]
+    """
+    checks.distances(distance)
+    if linkage not in get_args(Linkage):
+        raise ValueError(f"linkage must be one of {get_args(Linkage)}, got {linkage!r}")
+    if len(distance) == 1:
+        return torch.zeros(0, 4, dtype=torch.float64)
+    return torch.from_numpy(hierarchy.linkage(_condensed(distance), method=linkage))
+
+
+def heights(distance: Tensor, linkage: Linkage = "average") -> Tensor:
+    """The distances at which groups merge, ascending: (n, n) -> (n-1,) float64.
+
+    >>> heights(torch.tensor([[0.0, 1.0, 4.0], [1.0, 0.0, 2.0], [4.0, 2.0, 0.0]])).tolist()
+    [1.0, 3.0]
+    """
+    return tree(distance, linkage)[:, 2]
+
+
+def cut(distance: Tensor, threshold: float, linkage: Linkage = "average") -> Tensor:
+    """Labels after every merge of height <= threshold: (n, n) -> (n,).
+
+    >>> D = torch.tensor([[0.0, 8.0, 24.0], [8.0, 0.0, 24.0], [24.0, 24.0, 0.0]])
+    >>> cut(D, 8.0).tolist(), cut(D, 7.5).tolist(), cut(D, 24.0).tolist()
+    ([0, 0, 1], [0, 1, 2], [0, 0, 0])
+    """
+    if not threshold >= 0:
+        raise ValueError(f"threshold must not be negative or NaN, got {threshold}")
+    Z = tree(distance, linkage)
+    return _merged(Z, int((Z[:, 2] <= threshold).sum()))
+
+
+def cut_k(distance: Tensor, k: int, linkage: Linkage = "average") -> Tensor:
+    """Labels when exactly k groups are left, or n where k is more than that: (n, n) -> (n,).
+
+    >>> D = torch.tensor([[0.0, 8.0, 24.0], [8.0, 0.0, 24.0], [24.0, 24.0, 0.0]])
+    >>> cut_k(D, 2).tolist(), cut_k(D, 9).tolist()
+    ([0, 0, 1], [0, 1, 2])
+    """
+    checks.count(k)
+    return _merged(tree(distance, linkage), max(len(distance) - k, 0))
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Where a tree was cut, and how clear the cut is."""
+
+    labels: Tensor  # (n,)
+    threshold: float  # cut() at this height gives the groups before lone clients are attached
+    ratio: float  # of the first height left out to the last one taken
+    silhouette: float
+    k: int
+
+
+def auto_cut(
+    distance: Tensor,
+    linkage: Linkage = "average",
+    min_ratio: float = 1.15,
+    min_silhouette: float = 0.25,
+    attach: bool = True,
+) -> Cut:
+    """The tree cut at its widest relative gap between heights: (n, n) -> Cut.
+
+    Only cuts count that leave 2 to n/2 groups, two of them with more than one client. `attach`
+    then gives clients that are alone to the nearest larger group (mean distance). One group for
+    all when no cut counts, the gap is narrower than `min_ratio`, or the silhouette falls below
+    `min_silhouette`; ratio and silhouette are then those of the cut that was refused.
+
+    >>> x = torch.tensor([0.0, 1.0, 2.0, 50.0, 51.0, 52.0])
+    >>> found = auto_cut((x[:, None] - x).abs())
+    >>> found.labels.tolist(), found.k, round(found.ratio, 1)
+    ([0, 0, 0, 1, 1, 1], 2, 33.3)
+    """
+    n = len(distance)
+    Z = tree(distance, linkage)
+    h = Z[:, 2]
+    one = torch.zeros(n, dtype=torch.long)
+    top = float(h[-1]) if n > 1 else 0.0
+    # i merges leave n - i groups; a merge of two lone clients makes a group, of two groups ends one
+    larger = (1 - (Z[:, :2] >= n).sum(1)).cumsum(0)
+    merges = torch.arange(max(n - n // 2, 1), max(n - 1, 1))
+    merges = merges[larger[merges - 1] >= 2]
+    if not len(merges):
+        return Cut(one, top, 1.0, 0.0, 1)
+    low, high = h[merges - 1], h[merges]
+    ratios = torch.where(high > low, high / low, 1.0)
+    best = int(ratios.argmax())
+    labels = _merged(Z, int(merges[best]))
+    if attach:
+        labels = _attached(distance, labels)
+    ratio, score = float(ratios[best]), silhouette(distance, labels)
+    if ratio < min_ratio or score < min_silhouette:
+        return Cut(one, top, ratio, score, 1)
+    return Cut(labels, float((low[best] * high[best]).sqrt()), ratio, score, int(labels.max()) + 1)
+
+
+def agglomerate(
+    distance: Tensor,
+    threshold: float | None = None,
+    clusters: int = 0,
+    linkage: Linkage = "average",
+    attach: bool = True,
+) -> Tensor:
+    """Labels from whatever the user knows: (n, n) -> (n,).
+
+    With `clusters`, that many groups; else with `threshold`, every merge up to it; with neither,
+    the cut that the distances themselves suggest (`auto_cut`), which may be one group for all.
+
+    >>> D = torch.tensor([[0.0, 8.0, 24.0], [8.0, 0.0, 24.0], [24.0, 24.0, 0.0]])
+    >>> agglomerate(D, clusters=3).tolist(), agglomerate(D, threshold=9.0).tolist()
+    ([0, 1, 2], [0, 0, 1])
+    """
+    if clusters:
+        return cut_k(distance, clusters, linkage)
+    if threshold is not None:
+        return cut(distance, threshold, linkage)
+    return auto_cut(distance, linkage, attach=attach).labels
+
+
+@dataclass(frozen=True)
+class Curve:
+    """What each threshold would give: `k[i]` groups from `threshold[i]` up to the next one."""
+
+    threshold: Tensor  # (c,) ascending
+    k: Tensor  # (c,) descending
+    silhouette: Tensor  # (c,)
+
+
+def curve(distance: Tensor, linkage: Linkage = "average", most: int = 50) -> Curve:
+    """All cuts of one tree that leave at most `most` groups: threshold, groups, silhouette.
+
+    >>> D = torch.tensor([[0.0, 1.0, 4.0], [1.0, 0.0, 4.0], [4.0, 4.0, 0.0]])
+    >>> found = curve(D)
+    >>> found.threshold.tolist(), found.k.tolist(), found.silhouette.tolist()
+    ([0.0, 1.0, 4.0], [3, 2, 1], [0.0, 0.5, 0.0])
+    """
+    checks.count(most, "most")
+    n = len(distance)
+    Z = tree(distance, linkage)
+    h = torch.cat([torch.zeros(1, dtype=torch.float64), Z[:, 2]])  # h[i]: the height of i merges
+    ends = torch.cat([h[1:] > h[:-1], torch.ones(1, dtype=torch.bool)])  # no threshold splits a tie
+    merges = [i for i in range(max(n - most, 0), n) if ends[i]]
+    scores = [silhouette(distance, _merged(Z, i)) for i in merges]
+    return Curve(h[merges], n - torch.tensor(merges), torch.tensor(scores, dtype=torch.float64))
+
+
+def _condensed(distance: Tensor) -> np.ndarray:
+    """Distances above the diagonal, row by row, in float64: the only large thing linkage needs."""
+    n = len(distance)
+    flat = np.empty(n * (n - 1) // 2)
+    end = 0
+    for i in range(n - 1):
+        row = distance[i, i + 1 :].double().clamp_min(0) + distance[i + 1 :, i].double().clamp_min(
+            0
+        )
+        start, end = end, end + n - 1 - i
+        flat[start:end] = row.div_(2).numpy()
+    return flat
+
+
+def _merged(Z: Tensor, merges: int) -> Tensor:
+    """Labels (n,) after the first merges of a tree."""
+    n = len(Z) + 1
+    child = Z[:merges, :2].numpy().astype(np.int64)
+    parent = np.arange(n, n + merges)
+    return joined(child.T.ravel(), np.tile(parent, 2), n + merges, n)
+
+
+def _attached(distance: Tensor, labels: Tensor) -> Tensor:
+    """Labels with clients that are alone given to the group at the smallest mean distance."""
+    size = labels.bincount()
+    alone = size[labels] == 1
+    if not alone.any():
+        return labels
+    D = distance[alone].double()
+    mean = D.new_zeros(len(D), len(size)).index_add_(1, labels, D) / size
+    labels = labels.clone()
+    labels[alone] = mean.masked_fill_(size == 1, torch.inf).argmin(1)
+    return canonical(labels)

@@ -1,0 +1,275 @@
+"""A real federation: SuperLink and SuperNodes as processes, over TLS with keys, and with faults."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from coterie.engines.flower.children import listening
+from tests.engines.flower.machine import Machine, alive, children, coterie, free_port, machine, wait
+
+pytestmark = [pytest.mark.federation, pytest.mark.slow]
+FIVE = ("fedavg", "fedclust", "dapfl", "feddsmic", "ditto")
+
+
+def final(folder: Path) -> bytes:
+    """Models and who holds which, at the end."""
+    last = sorted((folder / "checkpoints").glob("[0-9]*"))[-1]
+    return (last / "state.safetensors").read_bytes()
+
+
+def serial(m: Machine) -> Path:
+    out = m.home / f"serial-{m.file.stem}"
+    coterie("run", m.file, "--engine", "serial", "--out", out, "--quiet", cwd=m.home)
+    return out
+
+
+def accuracies(folder: Path) -> list[str]:
+    lines = (folder / "metrics.csv").read_text().splitlines()
+    return [x for x in lines if ",accuracy," in x or ",loss," in x]
+
+
+@pytest.fixture(scope="module")
+def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    """Four clients that outlive their servers."""
+    with machine(tmp_path_factory.mktemp("five")) as m:
+        for i in range(4):
+            m.join(i)
+        yield m
+
+
+@pytest.mark.xdist_group("standing")  # they share the clients
+@pytest.mark.parametrize("method", FIVE)
+def test_five_methods_have_the_bits_of_the_serial_engine(standing: Machine, method: str) -> None:
+    standing.write(method, 2)
+    want = serial(standing)
+    out = f"run-{method}"
+    assert standing.serve(out).wait(1800) == 0, standing.said(out)()
+    assert final(standing.home / out) == final(want)
+    assert accuracies(standing.home / out) == accuracies(want)
+    assert standing.outside() == []
+
+
+def supernode(process: subprocess.Popen[bytes]) -> int:
+    (pid,) = children(process.pid)
+    return pid
+
+
+@pytest.mark.parametrize("method", ["fedclust", "ditto"])
+def test_killed_processes_change_nothing(method: str, tmp_path: Path) -> None:
+    """A SuperNode, a client, the SuperLink and the server die, each in another round."""
+    with machine(tmp_path, method=method, rounds=5) as m:
+        want = serial(m)
+        joined = [m.join(i) for i in range(4)]
+        server = m.serve("run")
+        m.wait_for("run", lambda e: e["event"] == "round" and e["round"] == 1)
+        os.kill(supernode(joined[1]), signal.SIGKILL)
+        m.wait_for("run", lambda e: e["event"] == "round" and e["round"] == 2)
+        (link,) = children(server.pid)
+        os.kill(link, signal.SIGKILL)
+        m.wait_for("run", lambda e: e["event"] == "round" and e["round"] == 3)
+        orphans = [*children(server.pid), *children(joined[2].pid)]
+        joined[2].kill()
+        server.kill()
+        wait(lambda: not alive(orphans), 60)
+        again = m.serve("run", resume=True)
+        m.join(2)
+        assert again.wait(1800) == 0, m.said("run")()
+        assert final(m.home / "run") == final(want)
+        assert accuracies(m.home / "run") == accuracies(want)
+        assert m.outside() == []
+
+
+def test_a_client_that_dies_is_left_out_and_the_round_goes_on(tmp_path: Path) -> None:
+    with machine(tmp_path, method="fedavg", rounds=3) as m:
+        joined = [m.join(i) for i in range(4)]
+        server = m.serve("run", "engine.quorum=0.5", "engine.deadline=120")
+        m.wait_for("run", lambda e: e["event"] == "round" and e["round"] == 1)
+        joined[3].kill()
+        assert server.wait(1800) == 0, m.said("run")()
+        assert any(e["event"] == "missing" and e["client"] == "3" for e in m.events("run"))
+
+
+def test_nobody_comes(tmp_path: Path) -> None:
+    with machine(tmp_path) as m:
+        server = m.serve("run", "engine.connect_timeout=3")
+        assert server.wait(900) == 4, m.said("run")()
+        assert "0 of 4 clients came" in m.said("run")()
+
+
+def test_who_is_not_listed_has_another_authority_or_no_tls_is_refused(tmp_path: Path) -> None:
+    with machine(tmp_path, rounds=5000) as m:
+        other = tmp_path / "other"
+        coterie("certs", other, "--clients", "4")
+        (tmp_path / "certs" / "server" / "clients" / "3.pub").unlink()
+        m.serve("run")
+        joined = [m.join(i) for i in range(3)]
+        m.wait_for("run", lambda e: e["event"] == "joined" and e["client"] == "2")
+        share = ["--data", "digits", "--client", "3", "--partition-from", m.file]
+        at = ["join", f"localhost:{m.port}", *share]
+        unlisted = m.start("unlisted", *at, "--certs", "certs/clients/3", "--state", "s3")
+        wrong = m.start("wrong", *at, "--certs", other / "clients" / "3", "--state", "s4")
+        plain = m.start("plain", *at, "--insecure", "--state", "s5", "--leave-after", "60")
+        assert wrong.wait(900) == 8, m.said("wrong")()
+        assert unlisted.wait(900) == 8, m.said("unlisted")()
+        plain.wait(900)
+        assert {e.get("client") for e in m.events("run") if e["event"] == "joined"} == {
+            "0",
+            "1",
+            "2",
+        }
+        assert all(process.poll() is None for process in joined)
+
+
+def reached(host: str, port: int, path: str, ca: Path) -> int:
+    context = ssl.create_default_context(cafile=str(ca))
+    context.check_hostname = False
+    connection = http.client.HTTPSConnection(host, port, context=context, timeout=20)
+    kind = "application/protobuf"
+    connection.request("POST", path, b"", {"content-type": kind, "accept": kind})
+    status = connection.getresponse().status
+    connection.close()
+    return status
+
+
+def elsewhere() -> str:
+    """An address of this machine that is not the loopback."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # nothing is sent: it only chooses an address
+            address: str = probe.getsockname()[0]
+        except OSError:
+            pytest.skip("this machine has no address but the loopback")
+    return address
+
+
+PATHS = ("/v1/control/start-run", "/v1/control/list-nodes", "/v1/runtime/acquire-task", "/docs")
+
+
+def test_only_the_clients_interface_can_be_reached_from_outside(tmp_path: Path) -> None:
+    outside = elsewhere()
+    with machine(tmp_path) as m:
+        m.serve("run", "--host", "0.0.0.0")
+        log = tmp_path / "run" / "flower" / "superlink.log"
+        wait(lambda: log.exists() and "RegisterNode" in log.read_text(), 900, m.said("run"))
+        ca = tmp_path / "certs" / "server" / "ca.pem"
+        assert [reached(outside, m.port, p, ca) for p in PATHS] == [404] * len(PATHS)
+        assert reached("127.0.0.1", m.port, "/v1/control/list-nodes", ca) == 200
+        assert reached(outside, m.port, "/v1/fleet/pull-messages", ca) == 401
+
+
+@pytest.mark.skipif(not shutil.which("nginx"), reason="no nginx on this machine")
+def test_a_client_joins_through_nginx_and_nothing_else_passes(tmp_path: Path) -> None:
+    with machine(tmp_path, method="fedavg", clients=2, rounds=1) as m:
+        front = free_port()
+        at = ["--certs", "certs/server", "--port", m.port, "--listen", front]
+        text = coterie("serve", "--proxy", "nginx", *at, cwd=tmp_path).stdout
+        conf = tmp_path / "nginx.conf"
+        conf.write_text(
+            f"daemon off; pid {tmp_path}/nginx.pid; error_log {tmp_path}/nginx.err;\n"
+            f"events {{}}\nhttp {{ access_log {tmp_path}/nginx.log;\n{text}}}\n"
+        )
+        proxy = subprocess.Popen(["nginx", "-c", str(conf), "-p", str(tmp_path)])
+        try:
+            server = m.serve("run")
+            inside, m.port = m.port, front
+            for i in range(2):
+                m.join(i)
+            assert server.wait(1800) == 0, m.said("run")()
+            log = (tmp_path / "nginx.log").read_text()
+            assert "POST /v1/fleet/pull-messages" in log
+            server = m.start(
+                "again", "serve", m.file, "--out", "again", "--certs", "certs/server",
+                "--port", inside, "--json",
+            )  # fmt: skip
+            m.wait_for("again", lambda e: e["event"] == "joined")
+            ca = tmp_path / "certs" / "server" / "ca.pem"
+            for host in ("127.0.0.1", elsewhere()):
+                assert [reached(host, front, p, ca) for p in PATHS] == [404] * len(PATHS)
+        finally:
+            proxy.terminate()
+            proxy.wait(20)
+
+
+def test_a_stopped_server_says_how_to_go_on_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    with machine(tmp_path, method="fedavg", clients=2, rounds=500) as m:
+        joined = [m.join(i) for i in range(2)]
+        server = m.serve("run")
+        m.wait_for("run", lambda e: e["event"] == "round" and e["round"] == 1)
+        theirs = [p for process in (server, *joined) for p in children(process.pid)]
+        assert len(theirs) == 3
+        for process in (server, *joined):
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(120) == 130
+        assert alive(theirs) == []
+
+
+APP = """
+method = "fedavg"
+[partition]
+clients = 2
+[model]
+name = "mclr"
+[train]
+rounds = 1
+[engine]
+name = "flower"
+quorum = 1.0
+"""
+
+
+def test_the_example_app_runs_on_a_federation_that_is_there(tmp_path: Path) -> None:
+    """Flower's own commands, as its users start them; nothing of coterie's but the app."""
+    shutil.copytree(Path(__file__).parents[3] / "examples" / "flower_app", tmp_path / "app")
+    file = tmp_path / "app" / "coterie_app" / "experiment.toml"
+    file.write_text(APP)
+    coterie("run", file, "--engine", "serial", "--out", tmp_path / "serial", "--quiet")
+    port, bin = free_port(), Path(sys.executable).parent
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "config.toml").write_text(
+        f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "127.0.0.1:{port}"\n'
+        "insecure = true\n"
+    )
+    environment = {
+        **os.environ,
+        "PATH": f"{bin}:{os.environ['PATH']}",
+        "FLWR_HOME": str(tmp_path / "home"),
+        "FLWR_TELEMETRY_ENABLED": "0",
+        "FLWR_DISABLE_UPDATE_CHECK": "1",
+    }
+
+    def start(*words: str) -> subprocess.Popen[bytes]:
+        with open(tmp_path / "flower.log", "ab") as log:
+            return subprocess.Popen(words, env=environment, cwd=tmp_path, stdout=log, stderr=log)
+
+    processes = [
+        start("flower-superlink", "--insecure", "--port", str(port), "--database", "f.db",
+              "--disable-runtime-dependency-installation")
+    ]  # fmt: skip
+    try:
+        wait(lambda: listening(port), 300)
+        for i in range(2):
+            node = f'partition-id={i} state="{tmp_path}/state{i}"'
+            processes.append(
+                start("flower-supernode", "--insecure", "--superlink", f"127.0.0.1:{port}",
+                      "--port", str(free_port()), "--node-config", node)
+            )  # fmt: skip
+        config = f'out="{tmp_path}/run"'
+        assert start("flwr", "run", "app", "here", "--run-config", config).wait(300) == 0
+        wait(lambda: (tmp_path / "run" / "summary.json").exists(), 1800)
+        assert final(tmp_path / "run") == final(tmp_path / "serial")
+    finally:
+        for process in reversed(processes):
+            process.terminate()
+        for process in processes:
+            process.wait(60)

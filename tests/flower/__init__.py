@@ -1,1 +1,0 @@
-import coterie.engine.flower  # noqa: F401  imports Flower with its own warnings silenced
