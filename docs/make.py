@@ -14,11 +14,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from coterie.config import hyper, schema, toml
+from coterie.config import hyperparameters, schema, toml
+from coterie.config.describe import describe
 from coterie.config.fields import Field, Required, fields
 from coterie.config.load import TABLES
 from coterie.config.validate import plain
-from coterie.config.words import describe
 from coterie.core.codes import FAMILIES, codes
 from coterie.data import kinds, named
 from coterie.methods import METHODS
@@ -83,12 +83,12 @@ def method(name: str) -> str:
         ("uploads", about.uploads),
     ]
     text = table(("", ""), facts)
-    own = hyper.hyperparameters(name)
+    own = hyperparameters.hyperparameters(name)
     if own:
         text += f"\nIts table in an experiment file is `[{name}]`:\n\n{keys(own)}"
     else:
         text += "\nIt has no table of its own in an experiment file.\n"
-    training = ", ".join(f"{k} = {toml.inline(v)}" for k, v in hyper.paper(name).items())
+    training = ", ".join(f"{k} = {toml.inline(v)}" for k, v in hyperparameters.paper(name).items())
     return f'{text}\nIts own training, used with `train.defaults = "paper"`: `{training}`.\n'
 
 

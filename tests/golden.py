@@ -166,7 +166,7 @@ def shaped(row: Tensor, layout: Layout, *names: str) -> dict[str, Tensor]:
 
 def logreg_grad(W: Any, b: Any, X: Any, y: Any) -> dict[str, Tensor]:
     layout = logistic(W, b)
-    net = layout.mount(layout.initial)
+    net = layout.flat(layout.initial)
     net.gradient(t(X), i(y))
     return shaped(net.grad, layout, "gW", "gb")
 
@@ -175,7 +175,7 @@ def maml(
     W: Any, b: Any, batches: Any, eta: float, eps_lr: float, momentum: float
 ) -> dict[str, Tensor]:
     layout = logistic(W, b)
-    net = layout.mount(layout.initial)
+    net = layout.flat(layout.initial)
     solver = Solver(lr=eps_lr, momentum=momentum, meta=eta)
     v = torch.zeros_like(net.grad)
     for (X, y), (X_outer, y_outer) in batches:
@@ -187,7 +187,7 @@ def personalise(W: Any, b: Any, X: Any, y: Any, eta: float, steps: int) -> dict[
     layout = logistic(W, b)
     client = Client(t(X), i(y), t(X), i(y))
     solver = Solver(lr=eta, steps=steps, batch=0)
-    row, _ = Descent(solver, client, layout.initial, torch.Generator()).alone(layout)
+    row, _ = Descent(solver, client, layout.initial, torch.Generator()).run_single(layout)
     return shaped(row, layout, "W", "b")
 
 

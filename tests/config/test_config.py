@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from coterie.config import Config, ProblemsError, explain, load, loads, resolved
 from coterie.config.aliases import ALIASES
-from coterie.config.hyper import SOLVER
+from coterie.config.hyperparameters import SOLVER
 from coterie.config.resolved import keys, tree
 from coterie.config.source import assignment
 from coterie.config.template import template

@@ -157,7 +157,7 @@ def test_making_a_layout_leaves_the_module_in_its_mode():
 def test_a_module_of_the_user_is_not_changed_by_later_work():
     layout = Layout(NETS["normed"]())
     module = layout.module(layout.initial)
-    layout.mount(drawn(layout)).w.add_(1)
+    layout.flat(drawn(layout)).w.add_(1)
     layout.predict(drawn(layout), samples("normed"))
     assert torch.equal(layout.row(module), layout.initial)
 
@@ -194,12 +194,12 @@ def test_a_module_of_another_kind_is_refused():
 def test_a_layout_survives_pickling_even_while_mounted():
     layout = Layout(NETS["cnn-s"]())
     row, x = drawn(layout), samples("cnn-s")
-    layout.mount(layout.initial)
+    layout.flat(layout.initial)
     layout.predict(layout.initial, x)
     again = pickle.loads(pickle.dumps(layout))
     assert again.slices == layout.slices
     assert torch.equal(again.predict(row, x), layout.predict(row, x))
-    assert torch.equal(again.row(again.mount(row).module), row)
+    assert torch.equal(again.row(again.flat(row).module), row)
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_a_module_that_is_no_row_is_refused(net, says):
 
 def test_a_module_of_doubles_is_a_row_of_doubles():
     layout = Layout(NETS["linear"]().double())
-    assert layout.dtype == layout.initial.dtype == layout.mount(layout.initial).w.dtype
+    assert layout.dtype == layout.initial.dtype == layout.flat(layout.initial).w.dtype
     assert layout.dtype == torch.float64
 
 
@@ -369,10 +369,10 @@ def test_a_network_without_a_linear_layer_has_no_head():
 def test_backward_writes_autograds_own_gradients(name):
     layout = Layout(NETS[name]())
     x = samples(name)
-    net = layout.mount(layout.initial)
+    net = layout.flat(layout.initial)
     loss(net.module, x).backward()
     got = net.grad.clone()
-    net = layout.mount(layout.initial)
+    net = layout.flat(layout.initial)
     learning = [p for p in net.module.parameters() if p.requires_grad]
     expected = torch.autograd.grad(loss(net.module, x), learning)
     assert got.any()
@@ -382,7 +382,7 @@ def test_backward_writes_autograds_own_gradients(name):
 @every
 def test_backward_adds_to_what_is_there(name):
     layout = Layout(NETS[name]())
-    net = layout.mount(layout.initial)
+    net = layout.flat(layout.initial)
     net.module.eval()  # the same numbers twice, whatever the batch
     loss(net.module, samples(name)).backward()
     once = net.grad.clone()
@@ -393,7 +393,7 @@ def test_backward_adds_to_what_is_there(name):
 @every
 def test_moving_the_row_moves_the_module(name):
     layout = Layout(NETS[name]())
-    net = layout.mount(layout.initial)
+    net = layout.flat(layout.initial)
     net.w.copy_(drawn(layout))
     assert torch.equal(layout.row(net.module), drawn(layout))
 
@@ -404,7 +404,7 @@ def test_flat_steps_are_those_of_pytorch(name):
     x = samples(name)
     plain = layout.module(layout.initial).train()
     optimiser = torch.optim.SGD([p for p in plain.parameters() if p.requires_grad], lr=0.1)
-    net = layout.mount(layout.initial)
+    net = layout.flat(layout.initial)
     for _ in range(3):
         optimiser.zero_grad()
         loss(plain, x).backward()
@@ -417,7 +417,7 @@ def test_flat_steps_are_those_of_pytorch(name):
 
 def test_statistics_of_the_batch_show_in_the_row():
     layout = Layout(NETS["normed"]())
-    net = layout.mount(layout.initial)
+    net = layout.flat(layout.initial)
     net.module(samples("normed"))
     statistics = layout.columns("buffers")
     assert not torch.equal(net.w[statistics], layout.initial[statistics])
@@ -425,10 +425,10 @@ def test_statistics_of_the_batch_show_in_the_row():
 
 def test_mounting_leaves_nothing_of_the_one_before():
     layout = Layout(NETS["normed"]())
-    net = layout.mount(drawn(layout), train="head")
+    net = layout.flat(drawn(layout), train="head")
     loss(net.module, samples("normed")).backward()
     net.module.eval()
-    net = layout.mount(layout.initial)
+    net = layout.flat(layout.initial)
     assert net.module.training
     assert net.module[1].num_batches_tracked == 0
     assert torch.equal(net.w, layout.initial)
@@ -439,21 +439,21 @@ def test_mounting_leaves_nothing_of_the_one_before():
 
 def test_buffers_beside_the_row_start_anew_with_every_mount():
     layout = Layout(NETS["counting"]())
-    layout.mount(layout.initial).module.table.add_(1)
-    assert layout.mount(layout.initial).module.table.tolist() == [0, 1, 2]
+    layout.flat(layout.initial).module.table.add_(1)
+    assert layout.flat(layout.initial).module.table.tolist() == [0, 1, 2]
 
 
 def test_mounting_copies_the_row():
     layout = Layout(NETS["linear"]())
     row = layout.initial.clone()
-    layout.mount(row).w.add_(1)
+    layout.flat(row).w.add_(1)
     assert torch.equal(row, layout.initial)
 
 
 def test_gradients_thrown_away_are_back_with_the_next_mount():
     layout = Layout(NETS["linear"]())
-    layout.mount(layout.initial).module.zero_grad(set_to_none=True)
-    net = layout.mount(layout.initial)
+    layout.flat(layout.initial).module.zero_grad(set_to_none=True)
+    net = layout.flat(layout.initial)
     loss(net.module, samples("linear")).backward()
     assert net.grad.any()
 
@@ -461,7 +461,7 @@ def test_gradients_thrown_away_are_back_with_the_next_mount():
 @pytest.mark.parametrize("train", ["head", "body", "conv1,fc1.bias"])
 def test_only_the_columns_named_get_gradients(train):
     layout = Layout(NETS["cnn-s"]())
-    net = layout.mount(layout.initial, train=train)
+    net = layout.flat(layout.initial, train=train)
     loss(net.module, samples("cnn-s")).backward()
     chosen = torch.zeros(layout.trainable)
     chosen[layout.columns(train)] = 1
@@ -474,7 +474,7 @@ def test_the_gradients_of_some_columns_are_those_of_all(train):
     layout = Layout(NETS["cnn-s"]())
     grads = []
     for names in ("all", train):
-        net = layout.mount(layout.initial, train=names)
+        net = layout.flat(layout.initial, train=names)
         loss(net.module, samples("cnn-s")).backward()
         grads.append(net.grad[layout.columns(train)].clone())
     torch.testing.assert_close(grads[1], grads[0])
@@ -483,17 +483,17 @@ def test_the_gradients_of_some_columns_are_those_of_all(train):
 @pytest.mark.parametrize("train", ["all", "params", "head,body", "params,buffers"])
 def test_all_that_can_learn_needs_no_mask(train):
     layout = Layout(NETS["normed"]())
-    assert layout.mount(layout.initial, train=train).mask is None
+    assert layout.flat(layout.initial, train=train).mask is None
 
 
 @every
 def test_the_gradient_is_that_of_the_mean_cross_entropy(name):
     layout = Layout(NETS[name]())
     x = samples(name)
-    net = layout.mount(layout.initial)
+    net = layout.flat(layout.initial)
     loss(net.module, x).backward()
     expected = net.grad.clone()
-    net = layout.mount(layout.initial)
+    net = layout.flat(layout.initial)
     for _ in range(2):  # what was there before is forgotten
         net.gradient(x, torch.arange(len(x)) % 4)
     torch.testing.assert_close(net.grad, expected)
@@ -501,7 +501,7 @@ def test_the_gradient_is_that_of_the_mean_cross_entropy(name):
 
 def test_a_layer_that_does_not_learn_keeps_its_statistics():
     layout = Layout(NETS["normed"]())
-    net = layout.mount(layout.initial, train="head")
+    net = layout.flat(layout.initial, train="head")
     net.gradient(samples("normed"), torch.arange(6) % 4)
     assert torch.equal(net.w[layout.columns("buffers")], layout.initial[layout.columns("buffers")])
 
@@ -509,7 +509,7 @@ def test_a_layer_that_does_not_learn_keeps_its_statistics():
 def test_one_sample_is_normalised_by_the_running_statistics():
     layout = Layout(NETS["normed"]())
     statistics = layout.columns("buffers")
-    net = layout.mount(layout.initial)
+    net = layout.flat(layout.initial)
     net.gradient(samples("normed", 1), torch.zeros(1, dtype=torch.long))
     assert net.grad.any()
     assert torch.equal(net.w[statistics], layout.initial[statistics])
@@ -518,7 +518,7 @@ def test_one_sample_is_normalised_by_the_running_statistics():
 def test_two_samples_after_one_move_the_statistics_again():
     layout = Layout(NETS["normed"]())
     statistics = layout.columns("buffers")
-    net = layout.mount(layout.initial)
+    net = layout.flat(layout.initial)
     net.gradient(samples("normed", 1), torch.zeros(1, dtype=torch.long))
     net.gradient(samples("normed", 2), torch.zeros(2, dtype=torch.long))
     assert not torch.equal(net.w[statistics], layout.initial[statistics])
@@ -526,7 +526,7 @@ def test_two_samples_after_one_move_the_statistics_again():
 
 def test_dropout_draws_from_its_address_and_leaves_the_global_generator_alone():
     layout = Layout(seeded(lambda: nn.Sequential(nn.Dropout(0.5), nn.Linear(4, 4))))
-    net = layout.mount(layout.initial)
+    net = layout.flat(layout.initial)
     before, outputs = torch.get_rng_state(), []
     for seed in (1, 1, 2):
         with net.drawing(torch.Generator().manual_seed(seed)):
@@ -540,7 +540,7 @@ def test_dropout_draws_from_its_address_and_leaves_the_global_generator_alone():
 def test_training_nothing_is_refused(train):
     layout = Layout(NETS["normed"]())
     with pytest.raises(ConfigError, match="trains nothing"):
-        layout.mount(layout.initial, train=train)
+        layout.flat(layout.initial, train=train)
 
 
 def test_a_buffer_replaced_in_forward_is_refused():
@@ -554,14 +554,14 @@ def test_a_buffer_replaced_in_forward_is_refused():
             return super().forward(x - self.mean)
 
     layout = Layout(Running())
-    layout.mount(layout.initial).module(samples("linear"))
+    layout.flat(layout.initial).module(samples("linear"))
     with pytest.raises(ConfigError, match="'mean' of Running was replaced"):
-        layout.mount(layout.initial)
+        layout.flat(layout.initial)
 
 
 def test_mounting_again_makes_nothing_new():
     layout = Layout(NETS["normed"]())
-    first, again = layout.mount(layout.initial), layout.mount(drawn(layout))
+    first, again = layout.flat(layout.initial), layout.flat(drawn(layout))
     assert first is again  # so it costs a copy of the row, not of the network
 
 
@@ -609,7 +609,7 @@ def test_predictions_carry_no_gradient():
 def test_reading_disturbs_no_training():
     layout = Layout(NETS["normed"]())
     x = samples("normed")
-    net = layout.mount(layout.initial)
+    net = layout.flat(layout.initial)
     loss(net.module, x).backward()
     before = net.w.clone(), net.grad.clone()
     layout.features(drawn(layout), x)

@@ -29,7 +29,7 @@ from coterie.data.population import partition
 from coterie.engines.serial import Question, Serial
 from coterie.engines.workers.crew import LOADED, Crew, one_thread, take
 from coterie.engines.workers.pool import Pool
-from coterie.engines.workers.shelf import Shelf
+from coterie.engines.workers.shared_memory import Shelf
 from coterie.methods import find
 from coterie.methods.fedavg import FedAvg
 from coterie.models.factory import build

@@ -22,8 +22,8 @@ from coterie.core.loop import evaluate, run
 from coterie.data.population import partition
 from coterie.engines.serial import Serial
 from coterie.engines.stacked.engine import Stacked
-from coterie.engines.workers.inplace import in_place
 from coterie.engines.workers.pool import Pool
+from coterie.engines.workers.zero_copy import in_place
 from coterie.methods import find
 from coterie.methods.fedavg import FedAvg
 from coterie.models.factory import build

@@ -18,8 +18,8 @@ from coterie.core.rng import stream
 from coterie.core.types import State
 from coterie.engines.choice import Choice, choose
 from coterie.engines.serial import Serial
-from coterie.engines.stacked import columns, descent
-from coterie.engines.stacked.chain import CrookedError, Pool, Rectify, chain
+from coterie.engines.stacked import batched, descent
+from coterie.engines.stacked.chain import NotStackableError, Pool, Rectify, chain
 from coterie.engines.stacked.descent import descend
 from coterie.engines.stacked.engine import Stacked
 from coterie.engines.stacked.stack import Stack
@@ -80,7 +80,7 @@ def both(
             for i, n in enumerate(sizes)
         ]
 
-    alone = [d.alone(layout) for d in work()]
+    alone = [d.run_single(layout) for d in work()]
     return work(), alone
 
 
@@ -177,7 +177,7 @@ def test_any_convolution_and_pooling(
 
 def test_what_does_not_fit_the_cache_is_done_by_and_by(monkeypatch: pytest.MonkeyPatch) -> None:
     """The fields of one client, and the samples of one step, at a time."""
-    monkeypatch.setattr(columns, "GATHERED", 1)
+    monkeypatch.setattr(batched, "GATHERED", 1)
     monkeypatch.setattr(descent, "AHEAD", 1)
     solver = Solver(lr=0.1, momentum=0.5, batch=4, epochs=2)
     agree(double(Lenet()), solver, [9, 4, 11], (2, 10, 10))
@@ -189,7 +189,7 @@ def test_a_maximum_among_equals_learns_where_pytorch_does(first: bool) -> None:
     tail = nn.Sequential(nn.Conv2d(1, 2, 1), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(8, K))
     layout = double(nn.Sequential(*before, *tail))
     x = torch.tensor([0.0, 1.0]).double()[torch.randint(2, (6, 1, 4, 4), generator=stream(0))]
-    net, y = layout.mount(layout.initial), torch.tensor([0, 1, 2, 0, 1, 2])
+    net, y = layout.flat(layout.initial), torch.tensor([0, 1, 2, 0, 1, 2])
     net.gradient(x, y)
     share = x.new_zeros(1, K, 6).scatter_(1, y[None, None], 1 / 6)
     for last in (False, True):
@@ -342,5 +342,5 @@ def test_a_view_that_mixes_samples_is_crooked() -> None:
             x = F.max_pool2d(self.conv1(x), 2)
             return self.fc2(self.fc1(F.max_pool2d(self.conv2(x), 2).view(-1, 20)))
 
-    with pytest.raises(CrookedError, match="view"):
+    with pytest.raises(NotStackableError, match="view"):
         chain(Layout(Mixed()))

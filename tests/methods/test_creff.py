@@ -67,7 +67,7 @@ def test_what_a_client_reveals_is_the_gradient_of_its_head_class_by_class() -> N
     fed = federation()
     who = fed.population[4]
     G = asked(fed)[4]
-    net = fed.layout.mount(fed.layout.initial, train="head")
+    net = fed.layout.flat(fed.layout.initial, train="head")
     for c in range(CLASSES):
         net.gradient(who.x[who.y == c], who.y[who.y == c])
         torch.testing.assert_close(

@@ -49,7 +49,7 @@ def test_a_step_pulls_to_the_model_received() -> None:
     once = Ditto(Solver(lr=0.1, steps=1, batch=0), lam=0.7)
     states = list(run(once, fed, 1))
     v, w = fed.memory[3]["private"], states[-1].models[0]
-    net = fed.layout.mount(v)
+    net = fed.layout.flat(v)
     net.gradient(fed.population[3].x, fed.population[3].y)
     expected = v - 0.1 * (net.grad + 0.7 * (v - w))
     once.round(states[-1], fed.at(1))

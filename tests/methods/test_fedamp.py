@@ -66,7 +66,7 @@ def test_a_step_is_the_gradient_and_the_pull_divided_by_the_reduced_alpha(start:
     assert float(xi.diagonal().min()) >= 0
     u = (xi.to(w.dtype) @ w)[3]
     at = w[3] if start == "own" else u
-    net = fed.layout.mount(at)
+    net = fed.layout.flat(at)
     net.gradient(fed.population[3].x, fed.population[3].y)
     expected = at - 0.1 * (net.grad + 0.2 / alpha * (at - u))
     torch.testing.assert_close(after[3], expected, rtol=1e-4, atol=1e-6)

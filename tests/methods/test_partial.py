@@ -101,12 +101,12 @@ def test_fedrep_fits_the_head_to_the_body_it_received_and_then_the_body_to_that_
     head, who = fed.layout.columns("head"), fed.population[0]
     rng = stream(fed.seed, "train", 0, 0, who.name)
     first = replace(SOLVER, train="head", epochs=3)
-    w, _ = Descent(first, who, fed.layout.initial, rng).alone(fed.layout)
+    w, _ = Descent(first, who, fed.layout.initial, rng).run_single(fed.layout)
     assert torch.equal(
         w[fed.layout.columns("~head")], fed.layout.initial[fed.layout.columns("~head")]
     )
     assert torch.equal(fed.memory[0]["private"], w[head])
-    w, _ = Descent(replace(SOLVER, train="~head"), who, w, rng).alone(fed.layout)
+    w, _ = Descent(replace(SOLVER, train="~head"), who, w, rng).run_single(fed.layout)
     assert torch.equal(reply.values[0], w[fed.layout.columns("~head")])
 
 

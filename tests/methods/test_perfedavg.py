@@ -74,7 +74,7 @@ def test_a_client_is_tested_before_and_after_one_step_on_all_its_data() -> None:
     scores = evaluate(method, state, fed)
     assert scores.stages == ("before", "after")
     who = fed.population[2]
-    net = fed.layout.mount(state.models[0])
+    net = fed.layout.flat(state.models[0])
     net.gradient(who.x, who.y)
     said = fed.layout.predict(state.models[0] - 0.3 * net.grad, who.x_test)
     assert scores.loss[1, 2] == pytest.approx(float(accuracy_and_loss(said, who.y_test)[1]))

@@ -70,7 +70,7 @@ def test_after_one_step_on_all_data_the_variate_is_the_gradient() -> None:
     task = Controlled(Solver(lr=0.1, steps=1, batch=0))
     zero = torch.zeros(1, fed.layout.trainable)
     fed.at(0).ask(fed.clients[:1], task, shared(fed), control=zero)
-    net = fed.layout.mount(fed.layout.initial)
+    net = fed.layout.flat(fed.layout.initial)
     net.gradient(fed.population[0].x, fed.population[0].y)
     torch.testing.assert_close(fed.memory[0]["control"], net.grad, rtol=1e-4, atol=1e-5)
 
@@ -131,7 +131,7 @@ def test_many_local_steps_end_at_the_minimum_of_the_mean_loss_where_fedavg_drift
         people = [client(i, 4, groups=2, samples=40) for i in range(4)]
         fed = Serial(people, layout, classes=CLASSES, seed=7)
         end = list(run(method, fed, 40))[-1]
-        net = layout.mount(end.models[0])
+        net = layout.flat(end.models[0])
         net.gradient(torch.cat([c.x for c in people]), torch.cat([c.y for c in people]))
         return float(net.grad.norm())
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from flwr.app import Context
 
 from coterie.engines.flower.client import Host, client_app
-from coterie.studies.hosts import OwnData, Share
+from coterie.studies.hosts import OwnData, PartitionClient
 
 EXPERIMENT = Path(__file__).with_name("experiment.toml")
 
@@ -18,7 +18,7 @@ def own(name: str, data: str) -> Host:
 
 @cache
 def share(index: int) -> Host:
-    return Share(EXPERIMENT, index)
+    return PartitionClient(EXPERIMENT, index)
 
 
 def host_of(context: Context) -> tuple[Host, Path]:

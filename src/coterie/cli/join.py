@@ -72,9 +72,9 @@ def join(
             code="C001",
             fix="give both, or none to use all of --data",
         )
-    host: hosts.Share | hosts.OwnData
+    host: hosts.PartitionClient | hosts.OwnData
     if client is not None and partition_from is not None:
-        host = hosts.Share(partition_from, client, data)
+        host = hosts.PartitionClient(partition_from, client, data)
     elif known:
         host = hosts.OwnData(known, data, trust or ())
     else:

@@ -56,9 +56,9 @@ def serve(
             fix="make them with coterie certs DIR and give --certs DIR/server; --insecure tries "
             "it without, on this machine only",
         )
-    from coterie.engines.flower.serving import Stand
+    from coterie.engines.flower.serving import ServerAddress
 
-    stand = Stand(None if insecure else certs, host, port)
+    stand = ServerAddress(None if insecure else certs, host, port)
     stand.check()
     if proxy is not None:
         say.result(proxied(proxy, stand, listen))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from coterie.config import source
-from coterie.config.hyper import table_name
+from coterie.config.hyperparameters import table_name
 from coterie.config.load import resolve
 from coterie.config.resolved import tree
 from coterie.config.schema import Config

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path as File
 from typing import Any
 
-from coterie.config import aliases, hyper, pairs, partition, schema, source
+from coterie.config import aliases, cross_checks, hyperparameters, partition, schema, source
 from coterie.config.fields import Field, fields
 from coterie.config.problems import Path, Problem, ProblemsError, near, place
 from coterie.config.schema import Config
@@ -64,7 +64,7 @@ def resolve(written: Written, settings: Settings = ()) -> Config:
     renamed = aliases.translate(tree, problems)
     top = {k: f for k, f in fields(HERE, "Config").items() if k in ("method", "seed")}
     method, own = method_of(tree, top, problems)
-    table = hyper.table_name(method)
+    table = hyperparameters.table_name(method)
     problems += strangers(tree, table)
     out: dict[str, Any] = values(top, {k: tree[k] for k in top if k in tree}, (), problems)
     out["method"] = method
@@ -78,7 +78,7 @@ def resolve(written: Written, settings: Settings = ()) -> Config:
         "data", {}
     ):
         out["data"]["test_share"] = 1.0
-    if method in pairs.PUBLIC and "public" not in given.get("data", {}):
+    if method in cross_checks.PUBLIC and "public" not in given.get("data", {}):
         out["data"]["public"] = 1
     paper = own_training(method, given.get("train", {}), out["train"]) if own is not None else {}
     mine = given.get(table, {})
@@ -86,7 +86,7 @@ def resolve(written: Written, settings: Settings = ()) -> Config:
         renamed |= aliases.translate_options(mine, (table,), own, problems)
         problems += moved(mine, table)
     out["hyper"] = values(own or {}, mine if own is not None else {}, (table,), problems)
-    problems += pairs.impossible(out, table, own or {}, {p.path for p in problems})
+    problems += cross_checks.impossible(out, table, own or {}, {p.path for p in problems})
     places = {**written.places, **{new: written.places.get(old, 0) for new, old in renamed.items()}}
     if problems:
         problems = [at_home(p, own or {}) for p in problems]
@@ -114,7 +114,7 @@ def method_of(
         problems.append(Problem(("method",), method, "unknown method", fix))
         return method, None
     try:
-        return method, hyper.hyperparameters(method)
+        return method, hyperparameters.hyperparameters(method)
     except ConfigError as error:
         fix = f"{error.why}; {error.fix}"
         problems.append(Problem(("method",), method, "cannot be imported", fix))
@@ -167,7 +167,7 @@ def at_home(problem: Problem, own: Mapping[str, Field]) -> Problem:
 
 def moved(mine: dict[str, Any], table: str) -> Iterator[Problem]:
     """Fields of a method that [train] sets."""
-    for key, instead in hyper.ELSEWHERE.items():
+    for key, instead in hyperparameters.ELSEWHERE.items():
         if key in mine:
             yield Problem((table, key), mine.pop(key), "set in [train]", f"there: {instead}")
 
@@ -176,7 +176,7 @@ def own_training(method: str, given: Mapping[str, Any], train: dict[str, Any]) -
     """With defaults = "paper": fill what was not given with the method's own; say what was."""
     if train["defaults"] != "paper":
         return {}
-    own = {key: v for key, v in hyper.paper(method).items() if key not in given}
+    own = {key: v for key, v in hyperparameters.paper(method).items() if key not in given}
     if "local_epochs" in given:
         own.pop("local_steps", None)  # who asks for epochs does not get the paper's steps
     train |= own

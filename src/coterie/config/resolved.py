@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from coterie.config import toml
-from coterie.config.hyper import table_name
+from coterie.config.hyperparameters import table_name
 from coterie.config.problems import near
 from coterie.config.schema import Config
 from coterie.core.errors import ConfigError

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, get_origin
 
-from coterie.config import hyper, toml
+from coterie.config import toml
+from coterie.config.describe import describe
 from coterie.config.fields import Field, fields
+from coterie.config.hyperparameters import hyperparameters, table_name
 from coterie.config.load import HERE, TABLES, load
 from coterie.config.partition import options_of, parts_of
 from coterie.config.resolved import tree
-from coterie.config.words import describe
 from coterie.data import named
 from coterie.models import zoo
 
@@ -25,14 +26,18 @@ def template(*, data: str, method: str, partition: str, model: str | None = None
     }
     config = load(None, settings.items())
     values = tree(config)
-    own = hyper.table_name(method)
+    own = table_name(method)
     text = [
         "# An experiment. Check it: coterie check FILE. Run it: coterie run FILE",
         *keys({k: f for k, f in fields(HERE, "Config").items() if k in ("method", "seed")}, values),
     ]
     for name, cls in TABLES.items():
         if name == "evaluate" and own in values:
-            text += ["", f"[{toml.bare(own)}]", *keys(hyper.hyperparameters(method), values[own])]
+            text += [
+                "",
+                f"[{toml.bare(own)}]",
+                *keys(hyperparameters(method), values[own]),
+            ]
         known = {k: f for k, f in fields(HERE, cls.__name__).items() if k != "options"}
         parts = parts_of(config.partition.spec) if name == "partition" else ()
         if len(parts) == 1:

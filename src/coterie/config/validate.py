@@ -7,9 +7,9 @@ from typing import Any, ClassVar, get_args
 
 from pydantic import BaseModel, ConfigDict, create_model
 
+from coterie.config.describe import fits, must_be
 from coterie.config.fields import Field, Required
 from coterie.config.problems import Absent, Path, Problem, near
-from coterie.config.words import fits, must_be
 
 
 class Record(BaseModel):

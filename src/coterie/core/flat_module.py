@@ -82,7 +82,7 @@ class Net(Protocol):
         """Put the gradient of the loss on these samples into `grad`."""
 
 
-class Mounted:
+class FlatModule:
     """A module whose numbers *are* `w` and whose gradients *are* `grad`: views of flat tensors.
 
     `loss.backward()` adds to `grad`, `w.add_(...)` moves the module, `grad.zero_()` forgets. Leave

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from coterie.core.errors import ConfigError
-from coterie.core.flat_module import Mounted, pieces, tensors
+from coterie.core.flat_module import FlatModule, pieces, tensors
 
 Columns = slice | Tensor  # a slice where the columns lie side by side, so that indexing is a view
 WORDS = ("all", "params", "buffers", "head", "head.weight", "head.bias", "body", "none")
@@ -25,7 +25,7 @@ class Layout:
     The row holds the trainable parameters in the order of `named_parameters`, then frozen
     parameters and floating buffers (running statistics of batch normalisation); tied parameters are
     there once. Integer buffers (`num_batches_tracked`) and buffers that are not saved with the
-    module are left out, for a mean of counters is no counter: every mount starts them anew.
+    module are left out, for a mean of counters is no counter: every `flat` starts them anew.
 
     The head is the last `nn.Linear` registered, or whatever `head` names. The module is copied. One
     layout serves one thread.
@@ -54,8 +54,8 @@ class Layout:
         self.head_name = last_linear(self._template) if head is None else head
         self._columns: dict[str, Columns] = {}
         self._masks: dict[str, Tensor | None] = {}
-        self._mounted: Mounted | None = None
-        self._reader: Mounted | None = None
+        self._mounted: FlatModule | None = None
+        self._reader: FlatModule | None = None
         layers = dict(self._template.named_modules(remove_duplicate=False))
         if head is not None and (head not in layers or not self._below(head)):
             raise self._unknown(head)
@@ -207,17 +207,17 @@ class Layout:
 
     # -- work -------------------------------------------------------------------------------------
 
-    def mount(self, row: Tensor, train: str = "all") -> Mounted:
+    def flat(self, row: Tensor, train: str = "all") -> FlatModule:
         """The one working module, in training mode, holding a copy of this row.
 
-        What is mounted is valid until the next mount: clone what shall outlive it. `train` names
+        It is valid until the next call: clone what shall outlive it. `train` names
         the columns that learn: gradients of the others stay zero, `mask` tells them apart, and a
         layer none of whose columns learns is in evaluation mode. The gradients are zero, integer
         buffers are as they were at first.
         """
         self._check(row)
         if self._mounted is None:
-            self._mounted = Mounted(copy.deepcopy(self._template), self)
+            self._mounted = FlatModule(copy.deepcopy(self._template), self)
         self._mounted.reset(row, self.mask(train))
         return self._mounted
 
@@ -300,7 +300,7 @@ class Layout:
         """
         self._check(row)
         if self._reader is None:
-            self._reader = Mounted(copy.deepcopy(self._template), self)
+            self._reader = FlatModule(copy.deepcopy(self._template), self)
         self._reader.reset(row)
         return self._reader.module.eval()
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from coterie.core.layout import Layout
 from coterie.core.types import Method
-from coterie.engines.stacked.chain import CrookedError, chain
+from coterie.engines.stacked.chain import NotStackableError, chain
 from coterie.tasks.solver import Solver
 
 WORTH = 0.1  # estimated seconds of a round, above which other processes are worth their start
@@ -55,7 +55,7 @@ def choose(
     workers = max(1, min(available, cohort))
     try:
         chain(layout)
-    except CrookedError as crooked:
+    except NotStackableError as crooked:
         if workers == 1:
             return Choice("serial", 1, f"one core, and the model cannot be stacked: {crooked}")
         return Choice("pool", workers, f"the model cannot be stacked: {crooked}")

@@ -25,10 +25,18 @@ from coterie.core.errors import ConfigError
 from coterie.core.types import Reply
 from coterie.engines.serial import Question, Serial
 from coterie.engines.workers.crew import Crew, dismiss
-from coterie.engines.workers.inplace import in_place
 from coterie.engines.workers.pool import Pool
-from coterie.engines.workers.shelf import Tray
-from coterie.engines.workers.worker import Failure, Outcome, Parcel, Portion, opened, outcome, tune
+from coterie.engines.workers.shared_memory import LocalBuffer
+from coterie.engines.workers.worker import (
+    Failure,
+    Outcome,
+    PackedQuestion,
+    Portion,
+    opened,
+    outcome,
+    tune,
+)
+from coterie.engines.workers.zero_copy import in_place
 
 try:
     import ray
@@ -76,7 +84,7 @@ class Worker:
     def __init__(self, engine: Serial) -> None:
         tune()
         self.engine = self.view = engine
-        self.outbox = Tray()
+        self.outbox = LocalBuffer()
         self.call: Any = None  # the question's reference
         self.question: Question | None = None
 
@@ -86,7 +94,7 @@ class Worker:
         """The outcome of some portions, and the array in which their tensors lie."""
         if call[0] != self.call:  # fetched once, however many portions of it there are
             parcel, array = ray.get(call[0])
-            self.view, self.question = parcel.open(self.engine, Tray(array))
+            self.view, self.question = parcel.open(self.engine, LocalBuffer(array))
             self.call = call[0]
         assert self.question is not None
         self.outbox.clear()
@@ -116,7 +124,7 @@ class Actor:
             self.alive, self.fate = False, str(gone).strip().splitlines()[-1]
             return None
         self.busy = ()
-        return opened(outcomes, Tray(array))
+        return opened(outcomes, LocalBuffer(array))
 
     def dismiss(self, seconds: float = 0) -> None:
         """Let it go."""
@@ -132,7 +140,7 @@ class Actors(Crew[Actor]):
         self.link = Link(address)
         super().__init__(size)
         weakref.finalize(self, leave, self.hands, self.link, os.getpid())
-        self.tray = Tray()
+        self.tray = LocalBuffer()
         self.engine: Any = None  # the reference of what every actor starts with
         self.kind: Any = None
 
@@ -153,7 +161,7 @@ class Actors(Crew[Actor]):
 
     def parcel(self, engine: Serial, question: Question) -> Any:
         """The question in the object store: a machine gets it once."""
-        parcel = Parcel.of(question, engine, self.tray)
+        parcel = PackedQuestion.of(question, engine, self.tray)
         return ray.put((parcel, self.tray.array()))
 
     def ready(self, busy: Sequence[Actor]) -> Sequence[Actor]:

@@ -12,8 +12,8 @@ import torch
 
 from coterie.core.bounds import Count, Positive, Whole, dataclass
 from coterie.core.types import Federation, Replies, State
+from coterie.methods.epoch_adjustment import next_epochs, paced, unhurried
 from coterie.methods.landmarks import LANDMARKS, kept, landmarks
-from coterie.methods.pacing import next_epochs, paced, unhurried
 from coterie.tasks.score import Score
 from coterie.tasks.solver import Solver
 from coterie.words.distance import cosine_distance, cross_l2, scaled_l2

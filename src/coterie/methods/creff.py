@@ -19,12 +19,12 @@ from coterie.core.rng import stream
 from coterie.core.types import Federation, Reply, State
 from coterie.methods.fedavg import FedAvg
 from coterie.tasks.solver import Solver
-from coterie.tasks.steps import Course, Paced
+from coterie.tasks.steps import SteppedTask, Stepwise
 from coterie.words.merge import merge
 
 
 @dataclass(frozen=True)
-class TrainAndGradients(Paced):
+class TrainAndGradients(SteppedTask):
     """FedAvg's training, and before it the mean gradient of the classifier on each class.
 
     The classifier received is the re-trained one, at which the gradients are taken; training starts
@@ -34,14 +34,14 @@ class TrainAndGradients(Paced):
     solver: Solver = Solver()
     classes: Count = 2
 
-    def course(
+    def stepwise(
         self,
         client: Client,
         models: Tensor,
         sent: Mapping[str, Tensor],
         layout: Layout,
         rng: torch.Generator,
-    ) -> Course[Reply]:
+    ) -> Stepwise[Reply]:
         """One forward pass, then training."""
         z, _ = layout.features(models, client.x)
         phi = classifier(models, layout, self.classes)

@@ -19,24 +19,24 @@ from coterie.core.types import Federation, Reply, State, Task
 from coterie.methods.fedavg import FedAvg
 from coterie.tasks.score import Score
 from coterie.tasks.solver import Solver, own_row
-from coterie.tasks.steps import Course, Paced
+from coterie.tasks.steps import SteppedTask, Stepwise
 
 
 @dataclass(frozen=True)
-class TrainBoth(Paced):
+class TrainBoth(SteppedTask):
     """Train the model received and send it; train one's own, pulled to that one, and keep it."""
 
     solver: Solver = Solver()
     lam: NonNegative = 0.1
 
-    def course(
+    def stepwise(
         self,
         client: Client,
         models: Tensor,
         sent: Mapping[str, Tensor],
         layout: Layout,
         rng: torch.Generator,
-    ) -> Course[Reply]:
+    ) -> Stepwise[Reply]:
         """Both see the same mini-batches, those that FedAvg and Local would see."""
         again = torch.Generator().manual_seed(rng.initial_seed())
         w, _ = yield from self.solver.trained(client, models, rng)

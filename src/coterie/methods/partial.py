@@ -21,7 +21,7 @@ from coterie.core.types import Federation, Reply, State, Task
 from coterie.methods.fedavg import FedAvg
 from coterie.tasks.score import Score
 from coterie.tasks.solver import Solver, own_row
-from coterie.tasks.steps import Course, Paced
+from coterie.tasks.steps import SteppedTask, Stepwise
 from coterie.words.merge import merge
 
 
@@ -51,7 +51,7 @@ class LGFedAvg(FedAvg):
 
 
 @dataclass(frozen=True)
-class PrivateFirst(Paced):
+class PrivateFirst(SteppedTask):
     """Train the private layers with the others frozen, then the others with the private frozen."""
 
     solver: Solver = Solver()
@@ -64,14 +64,14 @@ class PrivateFirst(Paced):
         """Everything the client does not hold itself."""
         return f"~{self.private}"
 
-    def course(
+    def stepwise(
         self,
         client: Client,
         models: Tensor,
         sent: Mapping[str, Tensor],
         layout: Layout,
         rng: torch.Generator,
-    ) -> Course[Reply]:
+    ) -> Stepwise[Reply]:
         """Where one of the two parts has nothing that learns, only the other is trained."""
         common = f"~{self.private}"
         w = own_row(client, models, self.private, layout)

@@ -43,7 +43,7 @@ class HessianFree(Task):
         rng: torch.Generator,
     ) -> Reply:
         """Train, and send everything back."""
-        net = layout.mount(models, train=self.solver.train)
+        net = layout.flat(models, train=self.solver.train)
         w, v = net.w[: layout.trainable], torch.zeros_like(net.grad)
         anchor = models[: layout.trainable]
 

@@ -18,7 +18,7 @@ from coterie.core.layout import Layout
 from coterie.core.types import Federation, Reply, State
 from coterie.tasks.score import Score
 from coterie.tasks.solver import Solver
-from coterie.tasks.steps import Course, Paced
+from coterie.tasks.steps import SteppedTask, Stepwise
 from coterie.words.merge import advance
 from coterie.words.mixing import control, uniform
 
@@ -34,7 +34,7 @@ def variate(c_i: Tensor, c: Tensor, x: Tensor, y: Tensor, steps: int, lr: float)
 
 
 @dataclass(frozen=True)
-class Controlled(Paced):
+class Controlled(SteppedTask):
     """SGD along g - c_i + c. The client keeps c_i and sends only by how much it changed.
 
     An answer may be lost on its way, and c would then miss that change for ever. So the client also
@@ -44,14 +44,14 @@ class Controlled(Paced):
 
     solver: Solver = Solver()
 
-    def course(
+    def stepwise(
         self,
         client: Client,
         models: Tensor,
         sent: Mapping[str, Tensor],
         layout: Layout,
         rng: torch.Generator,
-    ) -> Course[Reply]:
+    ) -> Stepwise[Reply]:
         """Train, and see what the way says about the client's own gradient."""
         c = sent["control"]  # (trainable,)
         given = client.memory.get("answers", torch.zeros((), dtype=torch.long))

@@ -33,7 +33,7 @@ from coterie.studies.fit import Listener, Plan, changes, drive
 from coterie.studies.result import Result
 
 if TYPE_CHECKING:
-    from coterie.engines.flower.desk import Desk
+    from coterie.engines.flower.exchange import Exchange
 
 NOTICE = 10.0  # seconds between two messages about clients that are waited for
 PATIENCE = ("engine.deadline", "engine.quorum", "engine.max_abandoned", "engine.connect_timeout")
@@ -148,7 +148,9 @@ def setup(config: Config, agreed: Agreement | None = None) -> dict[str, Any]:
     return told
 
 
-def meet(desk: Desk, config: Config, expected: Sequence[str], check: Callable[[], None]) -> None:
+def meet(
+    desk: Exchange, config: Config, expected: Sequence[str], check: Callable[[], None]
+) -> None:
     """Wait until all clients came; at the timeout, go on with a quorum of them or not at all."""
     began, count = time.monotonic(), len(expected) or config.partition.clients or 1
     told = began
@@ -178,7 +180,7 @@ def meet(desk: Desk, config: Config, expected: Sequence[str], check: Callable[[]
     desk.tell({"event": "warning", "text": text})
 
 
-def agree(desk: Desk, expected: Iterable[str]) -> Agreement:
+def agree(desk: Exchange, expected: Iterable[str]) -> Agreement:
     """One set of classes and one shape for all; names in an order that everybody would choose."""
     guests = desk.guests
     shapes = {g.shape for g in guests.values()}
@@ -222,9 +224,9 @@ def conduct(
 
     `names` are the only clients that are let in, if given; `registered` says whose key a node has.
     """
-    from coterie.engines.flower.desk import Desk
-    from coterie.engines.flower.engine import Flower, Terms
-    from coterie.engines.flower.patience import Patient
+    from coterie.engines.flower.engine import Deadlines, Flower
+    from coterie.engines.flower.exchange import Exchange
+    from coterie.engines.flower.retry import Retrying
 
     torch.set_num_threads(config.engine.threads)
     settings = configs.resolved(config)
@@ -239,7 +241,7 @@ def conduct(
         file = folder / "federation.json"
         agreed = Agreement.load(file) if resume and file.exists() else None
         expected = agreed.names if agreed else names
-        desk = Desk(
+        desk = Exchange(
             grid, json.dumps(setup(config)), tell=say, registered=registered, expected=expected
         )
         meet(desk, config, expected, check)
@@ -262,7 +264,7 @@ def conduct(
             classes=len(agreed.classes),
             experiment=agreed.experiment,
             setup=told,
-            terms=Terms(
+            terms=Deadlines(
                 config.engine.deadline,
                 config.engine.quorum,
                 config.engine.max_abandoned,
@@ -283,7 +285,7 @@ def conduct(
         }
         for warning in changes(facts, saved.notes) if saved else ():
             say({"event": "warning", "text": warning})
-        method = Patient(experiment.method(config), config.engine.max_abandoned, say)
+        method = Retrying(experiment.method(config), config.engine.max_abandoned, say)
         plan = Plan(
             config.train.rounds,
             config.evaluate.every,

@@ -104,7 +104,7 @@ class OwnData(Network):
         return self._split[1]
 
 
-class Share(Network):
+class PartitionClient(Network):
     """Client `index` of an experiment's partition: for trying a federation on known data."""
 
     def __init__(self, file: Path, index: int, source: str | None = None) -> None:

@@ -24,7 +24,7 @@ from coterie.engines.serial import Serial
 from coterie.studies.result import PerClient, Result
 from coterie.tasks.score import Score, accuracy_and_loss
 from coterie.tasks.solver import Solver
-from coterie.tasks.steps import Course, logits
+from coterie.tasks.steps import Stepwise, logits
 
 
 @dataclass(frozen=True)
@@ -85,14 +85,14 @@ class Settle(Score):
     The reply is (2, 2) as that of `Score`, the rows alike where nothing adapts; `models` (2, P).
     """
 
-    def course(
+    def stepwise(
         self,
         client: Client,
         models: Tensor,
         sent: Mapping[str, Tensor],
         layout: Layout,
         rng: torch.Generator,
-    ) -> Course[Reply]:
+    ) -> Stepwise[Reply]:
         """Test, train, test."""
         given, *_ = rows = yield from self.rows(client, models, layout, rng)
         shown = torch.stack([given, rows[-1]])

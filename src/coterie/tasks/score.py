@@ -13,7 +13,7 @@ from coterie.core.client import Client
 from coterie.core.layout import Layout
 from coterie.core.types import Reply
 from coterie.tasks.solver import Solver, own_row
-from coterie.tasks.steps import Course, Paced, logits
+from coterie.tasks.steps import SteppedTask, Stepwise, logits
 
 
 def accuracy_and_loss(logits: Tensor, y: Tensor) -> Tensor:
@@ -26,7 +26,7 @@ def accuracy_and_loss(logits: Tensor, y: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Score(Paced):
+class Score(SteppedTask):
     """Test the model a client holds; with `adapt`, also what becomes of it after local training.
 
     The reply is (stages, 2): a row (accuracy, loss) for each stage. Adaptation happens on a copy
@@ -46,14 +46,14 @@ class Score(Paced):
         """The names of the rows of the reply."""
         return ("before", "after") if self.adapt else ("before",)
 
-    def course(
+    def stepwise(
         self,
         client: Client,
         models: Tensor,
         sent: Mapping[str, Tensor],
         layout: Layout,
         rng: torch.Generator,
-    ) -> Course[Reply]:
+    ) -> Stepwise[Reply]:
         """Test on the client."""
         stages = []
         for row in (yield from self.rows(client, models, layout, rng)):
@@ -63,7 +63,7 @@ class Score(Paced):
 
     def rows(
         self, client: Client, models: Tensor, layout: Layout, rng: torch.Generator
-    ) -> Course[list[Tensor]]:
+    ) -> Stepwise[list[Tensor]]:
         """(P,) for each stage: what the client holds, and what its adaptation makes of it."""
         rows = [own_row(client, models, self.private, layout)]
         if self.adapt:
@@ -73,7 +73,7 @@ class Score(Paced):
 
 
 @dataclass(frozen=True)
-class Held(Paced):
+class Held(SteppedTask):
     """The very model that `score` tests last, for whoever owns the client: (P,)."""
 
     score: Score = Score()
@@ -83,14 +83,14 @@ class Held(Paced):
         """As for the test."""
         return self.score.download
 
-    def course(
+    def stepwise(
         self,
         client: Client,
         models: Tensor,
         sent: Mapping[str, Tensor],
         layout: Layout,
         rng: torch.Generator,
-    ) -> Course[Reply]:
+    ) -> Stepwise[Reply]:
         """Make it again."""
         rows = yield from self.score.rows(client, models, layout, rng)
         return Reply(rows[-1])

@@ -13,7 +13,7 @@ from coterie.core.bounds import Count, Part, dataclass
 from coterie.core.client import Client
 from coterie.core.layout import Layout
 from coterie.core.types import Receives, Reply, Task
-from coterie.tasks.steps import Course, Paced, logits
+from coterie.tasks.steps import SteppedTask, Stepwise, logits
 from coterie.words.affinity import importance
 from coterie.words.distance import basis, trajectory
 
@@ -112,7 +112,7 @@ class Sparsity(Task):
 
 
 @dataclass(frozen=True)
-class Losses(Paced):
+class Losses(SteppedTask):
     """The mean loss of each model on the client's training data: (k,).
 
     With `heads`, the models differ in their heads alone, and the rest is sent once, as `body`.
@@ -126,34 +126,34 @@ class Losses(Paced):
         """Every model, or every head."""
         return "head" if self.heads else "all"
 
-    def course(
+    def stepwise(
         self,
         client: Client,
         models: Tensor,
         sent: Mapping[str, Tensor],
         layout: Layout,
         rng: torch.Generator,
-    ) -> Course[Reply]:
+    ) -> Stepwise[Reply]:
         """A forward pass through each."""
         losses = yield from sample_losses(whole(models, sent, layout), client)
         return Reply(losses.mean(0))
 
 
 @dataclass(frozen=True)
-class Importance(Paced):
+class Importance(SteppedTask):
     """The share of the client's samples that each model fits best, never below `floor`: (k,)."""
 
     receives: ClassVar[Receives] = "all"
     floor: Part = 1e-4  # what every model gets at least
 
-    def course(
+    def stepwise(
         self,
         client: Client,
         models: Tensor,
         sent: Mapping[str, Tensor],
         layout: Layout,
         rng: torch.Generator,
-    ) -> Course[Reply]:
+    ) -> Stepwise[Reply]:
         """A forward pass through each."""
         losses = yield from sample_losses(models, client)
         return Reply(importance(losses, self.floor).to(models.dtype))
@@ -169,7 +169,7 @@ def whole(models: Tensor, sent: Mapping[str, Tensor], layout: Layout) -> Tensor:
     return rows
 
 
-def sample_losses(models: Tensor, client: Client) -> Course[Tensor]:
+def sample_losses(models: Tensor, client: Client) -> Stepwise[Tensor]:
     """(samples, k) the loss of each model on each of the client's training samples.
 
     A loss that is no number is a very large one: nobody chooses such a model.

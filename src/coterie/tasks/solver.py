@@ -16,7 +16,7 @@ from coterie.core.client import Client
 from coterie.core.flat_module import Net
 from coterie.core.layout import Layout
 from coterie.core.types import Reply
-from coterie.tasks.steps import Course, Paced, logits
+from coterie.tasks.steps import SteppedTask, Stepwise, logits
 
 Batch = tuple[Tensor, Tensor]  # samples and labels
 Pass = tuple[Tensor, list[int]]  # which samples in which order, and the mini-batches' sizes
@@ -86,7 +86,7 @@ def batches(one: Pass) -> Sequence[Tensor]:
 
 
 @dataclass(frozen=True)
-class Solver(Paced):
+class Solver(SteppedTask):
     """SGD on the client's own data, starting from the model it is sent.
 
     What may be sent beside the model: `anchor`, the point the proximal term pulls to (default: the
@@ -113,14 +113,14 @@ class Solver(Paced):
         """Everything the client does not hold itself."""
         return "none" if self.continues else f"~{self.private}"
 
-    def course(
+    def stepwise(
         self,
         client: Client,
         models: Tensor,
         sent: Mapping[str, Tensor],
         layout: Layout,
         rng: torch.Generator,
-    ) -> Course[Reply]:
+    ) -> Stepwise[Reply]:
         """Train, keep what is private, and send back the columns asked for."""
         w, taken = yield from self.trained(
             client,
@@ -157,7 +157,7 @@ class Solver(Paced):
         anchor: Tensor | None = None,  # (P,) what the proximal term pulls to; default: the start
         shift: Tensor | None = None,  # (trainable,) added to every gradient
         epochs: int | None = None,
-    ) -> Course[tuple[Tensor, int]]:
+    ) -> Stepwise[tuple[Tensor, int]]:
         """The trained row (P,) and the number of steps it took."""
         w, taken = yield Descent(self, client, start, rng, anchor, shift, epochs)
         return w, taken
@@ -228,10 +228,10 @@ class Descent:
     shift: Tensor | None = None  # (trainable,) added to every gradient
     epochs: int | None = None  # this client's own
 
-    def alone(self, layout: Layout) -> tuple[Tensor, int]:
+    def run_single(self, layout: Layout) -> tuple[Tensor, int]:
         """The trained row (P,) and the number of steps it took."""
         solver = self.solver
-        net = layout.mount(self.start, train=solver.train)
+        net = layout.flat(self.start, train=solver.train)
         v = torch.zeros_like(net.grad)
         anchor = (self.start if self.anchor is None else self.anchor)[: layout.trainable]
         taken = 0

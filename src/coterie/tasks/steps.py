@@ -18,12 +18,12 @@ from coterie.core.types import Reply, Task
 class Work(Protocol):
     """One piece of a task that is costly, and that may be done beside that of other clients."""
 
-    def alone(self, layout: Layout) -> Any:
+    def run_single(self, layout: Layout) -> Any:
         """Do it for this client by itself: the reference for every other way."""
 
 
 T = TypeVar("T")
-Course = Generator[Work, Any, T]  # what is sent back is what `alone` would have given
+Stepwise = Generator[Work, Any, T]  # what is sent back is what `run_single` would have given
 
 
 @dataclass(frozen=True)
@@ -33,18 +33,18 @@ class Forward:
     row: Tensor  # (P,)
     x: Tensor
 
-    def alone(self, layout: Layout) -> Tensor:
+    def run_single(self, layout: Layout) -> Tensor:
         """A batch at a time."""
         return layout.predict(self.row, self.x)
 
 
-def logits(row: Tensor, x: Tensor) -> Course[Tensor]:
+def logits(row: Tensor, x: Tensor) -> Stepwise[Tensor]:
     """(N, K): what a model says to some samples."""
     answer: Tensor = yield Forward(row, x)
     return answer
 
 
-class Paced(Task):
+class SteppedTask(Task):
     """A task that names its costly pieces one after another and goes on with what came of them."""
 
     def __call__(
@@ -55,27 +55,27 @@ class Paced(Task):
         layout: Layout,
         rng: torch.Generator,
     ) -> Reply:
-        """The whole course, for this client by itself."""
-        return alone(self.course(client, models, sent, layout, rng), layout)
+        """All steps, for this client by itself."""
+        return run_single(self.stepwise(client, models, sent, layout, rng), layout)
 
     @abstractmethod
-    def course(
+    def stepwise(
         self,
         client: Client,
         models: Tensor,
         sent: Mapping[str, Tensor],
         layout: Layout,
         rng: torch.Generator,
-    ) -> Course[Reply]:
+    ) -> Stepwise[Reply]:
         """As `__call__`, with a `yield` where a model is trained or read."""
 
 
-def alone(course: Course[T], layout: Layout) -> T:
-    """Walk a course to its end, piece by piece."""
+def run_single(steps: Stepwise[T], layout: Layout) -> T:
+    """Do the work of each step in turn, and give what comes of the last."""
     try:
-        work = next(course)
+        work = next(steps)
         while True:
-            work = course.send(work.alone(layout))
+            work = steps.send(work.run_single(layout))
     except StopIteration as end:
         answer: T = end.value
         return answer

@@ -15,11 +15,11 @@ from coterie.core.layout import Layout
 from coterie.core.types import Receives, Reply
 from coterie.tasks.signature import sample_losses, whole
 from coterie.tasks.solver import Solver, own_row
-from coterie.tasks.steps import Course, Paced
+from coterie.tasks.steps import SteppedTask, Stepwise
 
 
 @dataclass(frozen=True)
-class Choose(Paced):
+class Choose(SteppedTask):
     """Take the model with the least loss on one's own training data, train it, and say which.
 
     With `heads`, the models differ in their heads alone, and the rest is sent once, as `body`.
@@ -34,14 +34,14 @@ class Choose(Paced):
         """Every model, or every head."""
         return "head" if self.heads else "all"
 
-    def course(
+    def stepwise(
         self,
         client: Client,
         models: Tensor,
         sent: Mapping[str, Tensor],
         layout: Layout,
         rng: torch.Generator,
-    ) -> Course[Reply]:
+    ) -> Stepwise[Reply]:
         """Choose by training loss, the first among equals; then train."""
         rows = whole(models, sent, layout)
         choice = (yield from sample_losses(rows, client)).mean(0).argmin()
@@ -50,7 +50,7 @@ class Choose(Paced):
 
 
 @dataclass(frozen=True)
-class Pulled(Paced):
+class Pulled(SteppedTask):
     """Train one's own model on, pulled to the `anchor` sent with the strength `prox` sent.
 
     The model is the client's: it remembers it, starts from it (at first the initial one, or the
@@ -60,14 +60,14 @@ class Pulled(Paced):
     receives: ClassVar[Receives] = "nothing"
     solver: Solver = Solver()
 
-    def course(
+    def stepwise(
         self,
         client: Client,
         models: Tensor,
         sent: Mapping[str, Tensor],
         layout: Layout,
         rng: torch.Generator,
-    ) -> Course[Reply]:
+    ) -> Stepwise[Reply]:
         """Train, remember, send."""
         start = sent.get("start", own_row(client, models, "all", layout))
         pulled = replace(self.solver, prox=float(sent["prox"]))

@@ -16,9 +16,9 @@ from flwr.supercore.inflatable.inflatable_utils import ObjectPushError
 from coterie.core.errors import DivergedError, QuorumError
 from coterie.core.loop import evaluate, run
 from coterie.core.types import Method, State
-from coterie.engines.flower.desk import PAUSE
-from coterie.engines.flower.engine import Terms
-from coterie.engines.flower.patience import AbandonedError, Patient
+from coterie.engines.flower.engine import Deadlines
+from coterie.engines.flower.exchange import PAUSE
+from coterie.engines.flower.retry import AbandonedError, Retrying
 from coterie.engines.flower.runtime import Reached
 from coterie.methods import METHODS, find
 from coterie.methods.ditto import Ditto
@@ -89,7 +89,7 @@ def test_nobody_is_waited_for_who_is_not_there_once_enough_answered(tmp_path: Pa
 
 
 def test_who_comes_back_in_time_is_asked_again(tmp_path: Path) -> None:
-    rig = Rig(tmp_path, terms=Terms(deadline=60, quorum=1.0))
+    rig = Rig(tmp_path, terms=Deadlines(deadline=60, quorum=1.0))
     rig.grid.online -= {100}
 
     def wake() -> None:
@@ -105,7 +105,7 @@ def test_who_comes_back_in_time_is_asked_again(tmp_path: Path) -> None:
 
 
 def test_a_node_that_dies_over_a_message_is_asked_again_when_it_is_back(tmp_path: Path) -> None:
-    rig = Rig(tmp_path, terms=Terms(deadline=60, quorum=1.0))
+    rig = Rig(tmp_path, terms=Deadlines(deadline=60, quorum=1.0))
     died: list[str] = []
 
     def fault(name: str, message: Message) -> Any:
@@ -120,7 +120,7 @@ def test_a_node_that_dies_over_a_message_is_asked_again_when_it_is_back(tmp_path
 
 
 def test_a_node_that_went_and_came_back_unseen_is_asked_again(tmp_path: Path) -> None:
-    rig = Rig(tmp_path, terms=Terms(deadline=60, quorum=1.0))
+    rig = Rig(tmp_path, terms=Deadlines(deadline=60, quorum=1.0))
     rig.grid.fault = lambda name, message: "lost" if name == "2" else None
 
     def wake() -> None:
@@ -247,8 +247,8 @@ def test_an_odd_form_among_many_is_refused_where_the_task_does_not_tell(tmp_path
 
 
 def test_without_a_quorum_nothing_changes_and_the_run_ends(tmp_path: Path) -> None:
-    rig = Rig(tmp_path, terms=Terms(deadline=5, quorum=0.75))
-    method = Patient(FedAvg(SOLVER), 3, rig.events.append)
+    rig = Rig(tmp_path, terms=Deadlines(deadline=5, quorum=0.75))
+    method = Retrying(FedAvg(SOLVER), 3, rig.events.append)
     rounds = run(method, rig.fed, 3)
     before = [next(rounds), next(rounds)][-1]
     rig.grid.online -= {100, 101, 102}
@@ -262,24 +262,24 @@ def test_without_a_quorum_nothing_changes_and_the_run_ends(tmp_path: Path) -> No
 
 
 def test_another_attempt_draws_another_cohort(tmp_path: Path) -> None:
-    rig = Rig(tmp_path, terms=Terms(deadline=5, quorum=1.0))
+    rig = Rig(tmp_path, terms=Deadlines(deadline=5, quorum=1.0))
     first = set(rig.fed.at(0).sample(0.25).tolist())
     rig.grid.online -= {100 + i for i in first}
-    state = states(Patient(FedAvg(SOLVER, 0.25), 5, rig.events.append), rig.fed, 1)[-1]
+    state = states(Retrying(FedAvg(SOLVER, 0.25), 5, rig.events.append), rig.fed, 1)[-1]
     assert len(rig.said("abandoned")) >= 1
     assert state.round == 1
 
 
 def test_updates_that_are_never_finite_end_the_run_as_diverged(tmp_path: Path) -> None:
-    rig = Rig(tmp_path, terms=Terms(deadline=5))
-    method = Patient(FedAvg(replace(SOLVER, lr=1e30)), 3, rig.events.append)
+    rig = Rig(tmp_path, terms=Deadlines(deadline=5))
+    method = Retrying(FedAvg(replace(SOLVER, lr=1e30)), 3, rig.events.append)
     with pytest.raises(DivergedError) as error:
         states(method, rig.fed)
     assert error.value.exit == 6
 
 
 def test_an_evaluation_without_any_answer_ends_the_run(tmp_path: Path) -> None:
-    rig = Rig(tmp_path, terms=Terms(deadline=5))
+    rig = Rig(tmp_path, terms=Deadlines(deadline=5))
     rig.grid.online.clear()
     with pytest.raises(AbandonedError) as error:
         evaluate(FedAvg(SOLVER), everybody(rig), rig.fed)
@@ -369,10 +369,10 @@ def test_a_client_that_comes_back_under_another_node_keeps_its_name_and_memory(
 
 
 def test_a_name_that_is_not_the_keys_is_refused(tmp_path: Path) -> None:
-    from coterie.engines.flower.desk import Desk
+    from coterie.engines.flower.exchange import Exchange
 
     rig = Rig(tmp_path)
-    desk = Desk(rig.grid, tell=rig.events.append, registered=lambda: {103: "someone"})
+    desk = Exchange(rig.grid, tell=rig.events.append, registered=lambda: {103: "someone"})
     desk.look()
     desk.collect()
     assert set(desk.guests) == {"0", "1", "2", "4", "5", "6", "7"}

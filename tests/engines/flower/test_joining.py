@@ -15,9 +15,9 @@ from coterie.cli.main import call
 from coterie.config import loads
 from coterie.core.errors import ConfigError, DataError
 from coterie.engines.flower import certs, nginx
-from coterie.engines.flower.desk import Guest
+from coterie.engines.flower.exchange import RemoteClient
 from coterie.studies.federation import agree, setup
-from coterie.studies.hosts import OwnData, Share
+from coterie.studies.hosts import OwnData, PartitionClient
 
 
 @pytest.fixture(scope="module")
@@ -152,25 +152,25 @@ def test_a_share_of_a_partition_is_the_client_of_the_experiment(tmp_path: Path) 
 
     text = '[partition]\nkind = "rotation:0,180"\nclients = 4\n'
     (tmp_path / "e.toml").write_text(text)
-    ours, theirs = Share(tmp_path / "e.toml", 3), population(loads(text))[3]
+    ours, theirs = PartitionClient(tmp_path / "e.toml", 3), population(loads(text))[3]
     client = ours.client({}, 0)
     assert ours.name == theirs.name
     assert client.x.equal(theirs.x)
     assert client.y_test.equal(theirs.y_test)
     with pytest.raises(ConfigError, match="no client 4"):
-        Share(tmp_path / "e.toml", 4)
+        PartitionClient(tmp_path / "e.toml", 4)
 
 
 class Met:
     """A desk that only knows who came."""
 
-    def __init__(self, *guests: Guest) -> None:
+    def __init__(self, *guests: RemoteClient) -> None:
         self.guests = {g.name: g for g in guests}
 
 
 def test_clients_agree_on_classes_and_order(tmp_path: Path) -> None:
-    a = Guest("10", 1, 5, ("dog", "cat"), (2,))
-    b = Guest("9", 2, 7, ("cow",), (2,))
+    a = RemoteClient("10", 1, 5, ("dog", "cat"), (2,))
+    b = RemoteClient("9", 2, 7, ("cow",), (2,))
     agreed = agree(Met(a, b), ["11"])  # type: ignore[arg-type]
     assert agreed.names == ("9", "10", "11")
     assert agreed.sizes == (7, 5, 0)
@@ -178,7 +178,7 @@ def test_clients_agree_on_classes_and_order(tmp_path: Path) -> None:
     assert agree(Met(a), []).classes == ("dog", "cat")  # type: ignore[arg-type]
     agreed.save(tmp_path / "a.json")
     assert type(agreed).load(tmp_path / "a.json") == agreed
-    other = Guest("8", 3, 7, ("cow",), (3,))
+    other = RemoteClient("8", 3, 7, ("cow",), (3,))
     with pytest.raises(ConfigError, match="different shapes"):
         agree(Met(a, other), [])  # type: ignore[arg-type]
 

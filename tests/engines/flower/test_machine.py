@@ -17,8 +17,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from coterie.core.errors import QuorumError
 from coterie.core.types import State
-from coterie.engines.flower.engine import Terms
-from coterie.engines.flower.patience import Patient
+from coterie.engines.flower.engine import Deadlines
+from coterie.engines.flower.retry import Retrying
 from coterie.methods.ditto import Ditto
 from coterie.tasks.solver import Solver
 from tests.engines.flower.fake import Rig
@@ -36,7 +36,7 @@ class Federation(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.home = tempfile.TemporaryDirectory()
-        terms = Terms(deadline=4, quorum=0.4, max_abandoned=2)
+        terms = Deadlines(deadline=4, quorum=0.4, max_abandoned=2)
         self.rig = Rig(Path(self.home.name), N, terms)
         self.state: State = self.method.init(self.rig.fed.at(-1))
         self.faults: dict[str, Any] = {}
@@ -47,8 +47,8 @@ class Federation(RuleBasedStateMachine):
         self.home.cleanup()
 
     @property
-    def method(self) -> Patient:
-        return Patient(METHOD, self.rig.terms.max_abandoned, self.rig.events.append)
+    def method(self) -> Retrying:
+        return Retrying(METHOD, self.rig.terms.max_abandoned, self.rig.events.append)
 
     @rule(who=WHO)
     def leave(self, who: int) -> None:

@@ -33,7 +33,7 @@ from flwr.supercore.task_identity import TaskIdentity
 from flwr.supernode.runtime.run_clientapp import push_message, push_task_output
 
 from coterie.engines.flower.children import Child
-from coterie.engines.flower.line import Line, beating
+from coterie.engines.flower.connection import Line, beating
 
 CLIENT = "flwr-clientapp"
 

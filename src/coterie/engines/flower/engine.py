@@ -15,9 +15,9 @@ from torch import Tensor
 from coterie.core.layout import Layout
 from coterie.core.types import Replies, Reply, State, Task
 from coterie.engines.flower import messages, validate
-from coterie.engines.flower.desk import Desk
+from coterie.engines.flower.exchange import Exchange
 from coterie.engines.flower.messages import Asking
-from coterie.engines.flower.patience import AbandonedError
+from coterie.engines.flower.retry import AbandonedError
 from coterie.engines.flower.validate import Address, Forms, RefusedError
 from coterie.engines.serial import Question, Serial
 from coterie.tasks import wire
@@ -28,7 +28,7 @@ SPARE = 60.0  # seconds that a message outlives its deadline, so that a late ans
 
 
 @dataclass(frozen=True)
-class Terms:
+class Deadlines:
     """How long is waited, for how many, and how far back a resumed run may go."""
 
     deadline: float = 600.0  # seconds of one question
@@ -40,15 +40,15 @@ class Terms:
     def needed(self, asked: int) -> int:
         """How many of so many must answer; at least one.
 
-        >>> Terms(quorum=0.5).needed(5), Terms(quorum=1.0).needed(5), Terms(quorum=0.0).needed(5)
-        (3, 5, 1)
+        >>> [Deadlines(quorum=q).needed(5) for q in (0.5, 1.0, 0.0)]
+        [3, 5, 1]
         """
         return max(1, math.ceil(self.quorum * asked - 1e-9))
 
     def floor(self, round: int) -> int:
         """The last round whose memory the oldest checkpoint needs.
 
-        >>> Terms().floor(7), Terms(checkpoint_every=5).floor(7), Terms().floor(0)
+        >>> Deadlines().floor(7), Deadlines(checkpoint_every=5).floor(7), Deadlines().floor(0)
         (5, -1, -1)
         """
         every = self.checkpoint_every
@@ -56,7 +56,7 @@ class Terms:
 
 
 class Flower(Serial):
-    """A federation of clients that sit at the far end of a `Desk`.
+    """A federation of clients that sit at the far end of a `Exchange`.
 
     Their data and memories never come here: only their answers do, each looked at before a number
     of it is used. `names` are all who may take part; those who are not there are simply absent.
@@ -64,14 +64,14 @@ class Flower(Serial):
 
     def __init__(
         self,
-        desk: Desk,
+        desk: Exchange,
         layout: Layout,
         names: Sequence[str],
         *,
         classes: int,
         experiment: str,
         setup: Mapping[str, Any],
-        terms: Terms | None = None,
+        terms: Deadlines | None = None,
         seed: int = 0,
         public: Tensor | None = None,
     ) -> None:
@@ -89,7 +89,7 @@ class Flower(Serial):
         )
         self.clients = torch.arange(len(names))
         self.desk, self.experiment, self.setup = desk, experiment, json.dumps(setup)
-        self.terms = terms or Terms()
+        self.terms = terms or Deadlines()
         self.void: dict[str, set[int]] = {}  # name -> abandoned rounds it took part in
         self.refused: dict[int, str] = {}
         self.strange = 0  # answers of the last question that were not finite

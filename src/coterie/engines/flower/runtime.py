@@ -34,7 +34,7 @@ from flwr.supercore.task_identity import TaskIdentity
 from flwr.superlink.grid import HttpGrid
 
 from coterie.core.errors import QuorumError
-from coterie.engines.flower.line import Line, beating
+from coterie.engines.flower.connection import Line, beating
 
 SERVER = "flwr-serverapp"
 APP = b"""

@@ -20,7 +20,7 @@ from coterie.engines.flower import runtime
 from coterie.engines.flower.answering import answer_for_ever
 from coterie.engines.flower.children import Child, free_port
 from coterie.engines.flower.client import Host, client_app
-from coterie.engines.flower.line import Line, wait_until_up
+from coterie.engines.flower.connection import Line, wait_until_up
 
 PORT = 9093
 RETURN = 90.0  # seconds in which a SuperLink must be back
@@ -29,7 +29,7 @@ BAD_KEY = (46, 47)  # 302 and 303 as a process ends with them
 
 
 @dataclass(frozen=True)
-class Stand:
+class ServerAddress:
     """Where and how a server stands. `certs` None: without TLS, which must be meant."""
 
     certs: Path | None
@@ -70,7 +70,7 @@ def loopback(host: str) -> bool:
 
 @contextmanager
 def serving(
-    stand: Stand, home: Path
+    stand: ServerAddress, home: Path
 ) -> Iterator[tuple[Grid, Callable[[], Mapping[int, str]], Callable[[], None]]]:
     """A SuperLink with its database in `home`, the listed clients registered, and a run of it."""
     stand.check()

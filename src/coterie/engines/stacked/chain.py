@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from coterie.core.layout import Layout
 
 
-class CrookedError(Exception):
+class NotStackableError(Exception):
     """Why a network is not a straight line of layers that can be stacked."""
 
 
@@ -59,7 +59,7 @@ Layer = Convolution | Dense | Pool | Rectify | Flatten
 
 
 def chain(layout: Layout) -> list[Layer]:
-    """The layers of a network in order; raises `CrookedError`, with the reason, if it has others.
+    """The layers of a network in order; `NotStackableError` says why if it has others.
 
     A maximum comes before a ReLU beside it: the same numbers, on a quarter of the places.
 
@@ -68,20 +68,22 @@ def chain(layout: Layout) -> list[Layer]:
     ['Convolution', 'Pool', 'Rectify', 'Flatten']
     """
     if layout.size != layout.trainable:
-        raise CrookedError("it has numbers that do not learn: running statistics, or frozen layers")
+        raise NotStackableError(
+            "it has numbers that do not learn: running statistics, or frozen layers"
+        )
     if len(layout.names) != len(layout.slices):
-        raise CrookedError("it has tied weights")
+        raise NotStackableError("it has tied weights")
     module = layout.module(layout.initial)
     try:
         graph = fx.symbolic_trace(module.train())
     except Exception as cause:
-        raise CrookedError(f"its forward cannot be traced: {cause}") from cause
+        raise NotStackableError(f"its forward cannot be traced: {cause}") from cause
     layers = list(walk(graph, layout))
     for i, (first, second) in enumerate(pairwise(layers)):
         if isinstance(first, Rectify) and isinstance(second, Pool) and not second.mean:
             layers[i : i + 2] = [second, first]
     if sorted(used(layers)) != sorted((s.start, s.stop) for s in layout.slices.values()):
-        raise CrookedError("a layer is used twice, or not at all")
+        raise NotStackableError("a layer is used twice, or not at all")
     return layers
 
 
@@ -100,15 +102,15 @@ def walk(graph: fx.GraphModule, layout: Layout) -> Iterator[Layer]:
     for node in graph.graph.nodes:
         if node.op == "output":
             if node.args[0] is not before:
-                raise CrookedError("it answers something else than its last layer")
+                raise NotStackableError("it answers something else than its last layer")
             return
         if shape_of(node):
             continue  # x.size(0), for a view that is checked below
         if node.op == "placeholder":
             if before is not None:
-                raise CrookedError("it takes more than one input")
+                raise NotStackableError("it takes more than one input")
         elif not node.args or node.args[0] is not before:
-            raise CrookedError(f"{node.name} does not follow the layer before it alone")
+            raise NotStackableError(f"{node.name} does not follow the layer before it alone")
         else:
             layer = read(node, graph, layout)
             if layer is not None:
@@ -128,7 +130,7 @@ def first(node: fx.Node) -> fx.Node:
     """What a node is called on."""
     argument = node.args[0]
     if not isinstance(argument, fx.Node):
-        raise CrookedError(f"{node.name} is not called on a layer's output")
+        raise NotStackableError(f"{node.name} is not called on a layer's output")
     return argument
 
 
@@ -151,7 +153,7 @@ def read(node: fx.Node, graph: fx.GraphModule, layout: Layout) -> Layer | None:
         plain = len(more) < 2 and not any(v for k, v in others.items() if k != "dilation")
         if plain and others.get("dilation", 1) == 1:
             return pool(size, stride, mean=False)
-    raise CrookedError(f"{node.name} is not among the layers that are stacked")
+    raise NotStackableError(f"{node.name} is not among the layers that are stacked")
 
 
 def flat(shape: tuple[Any, ...], source: fx.Node) -> bool:
@@ -191,7 +193,9 @@ def of_module(module: nn.Module, name: str, layout: Layout) -> Layer | None:
             return pool(module.kernel_size, module.stride, mean=False)
         case nn.AvgPool2d(padding=0, ceil_mode=False, divisor_override=None):
             return pool(module.kernel_size, module.stride, mean=True)
-    raise CrookedError(f"{name} ({type(module).__name__}) is not among the layers that are stacked")
+    raise NotStackableError(
+        f"{name} ({type(module).__name__}) is not among the layers that are stacked"
+    )
 
 
 def pads(module: nn.Conv2d) -> tuple[int, int]:
@@ -201,7 +205,7 @@ def pads(module: nn.Conv2d) -> tuple[int, int]:
         return 0, 0
     if padding == "same":
         if any(k % 2 == 0 for k in kernel):
-            raise CrookedError("an even kernel is padded unevenly")
+            raise NotStackableError("an even kernel is padded unevenly")
         return kernel[0] // 2, kernel[1] // 2
     return int(padding[0]), int(padding[1])
 
@@ -217,5 +221,5 @@ def pool(size: Any, stride: Any, *, mean: bool) -> Pool:
     square = size if isinstance(size, int) else size[0] if len(set(size)) == 1 else 0
     step = size if stride is None or stride == [] else stride
     if square < 2 or step not in (square, (square, square)):
-        raise CrookedError("its pooling overlaps, or is not square")
+        raise NotStackableError("its pooling overlaps, or is not square")
     return Pool(square, mean)

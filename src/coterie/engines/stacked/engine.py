@@ -14,12 +14,12 @@ from coterie.core.layout import Layout
 from coterie.core.types import Reply, Task
 from coterie.engines.serial import Question, Serial
 from coterie.engines.stacked import shape
-from coterie.engines.stacked.chain import CrookedError, Layer, chain
+from coterie.engines.stacked.chain import Layer, NotStackableError, chain
 from coterie.engines.stacked.descent import descend
 from coterie.engines.stacked.stack import Stack
 from coterie.tasks.score import Held
 from coterie.tasks.solver import Descent, Solver
-from coterie.tasks.steps import Course, Forward, Paced, Work
+from coterie.tasks.steps import Forward, SteppedTask, Stepwise, Work
 
 Together = Callable[[Any], list[Any]]
 TOGETHER = 2048  # test samples that are read in one go
@@ -42,13 +42,13 @@ class Stacked(Serial):
             layers = chain(layout)
             self.outputs = agree(layers, layout, clients[0].x[:4])
             self.layers = layers
-        except CrookedError as why:
+        except NotStackableError as why:
             self.notes = (f"clients train one after another, not stacked: {why}",)
 
     def portions(self, question: Question) -> list[list[int]]:
         """As many stacks as there are workers, or a multiple; for tests, the clients of a model."""
         solver, places = solver_of(question.task), range(len(question.cohort))
-        if not isinstance(question.task, Paced) or (solver and self.layers is None):
+        if not isinstance(question.task, SteppedTask) or (solver and self.layers is None):
             return super().portions(question)
         if solver is None:
             return self.readings(question)
@@ -81,17 +81,17 @@ class Stacked(Serial):
     def answer(self, question: Question, places: Sequence[int]) -> list[Reply]:
         """All of them at once: their courses go on together, from one piece of work to the next."""
         task = question.task
-        if not isinstance(task, Paced):
+        if not isinstance(task, SteppedTask):
             return super().answer(question, places)
         clients = [self.client(question, j) for j in places]
         courses = [
-            task.course(client, *self.payload(question, j), self.layout, self.stream(question, j))
+            task.stepwise(client, *self.payload(question, j), self.layout, self.stream(question, j))
             for client, j in zip(clients, places, strict=True)
         ]
         return self.walk(courses, clients, task)
 
     def walk(
-        self, courses: Sequence[Course[Reply]], clients: Sequence[Client], task: Task
+        self, courses: Sequence[Stepwise[Reply]], clients: Sequence[Client], task: Task
     ) -> list[Reply]:
         """Every course to its end, all in step."""
         replies: dict[int, Reply] = {}
@@ -122,7 +122,7 @@ class Stacked(Serial):
                     cast(Descent, work).rng.set_state(draws)
                 for c in group:
                     with self.blaming(clients[c], task):
-                        done[c] = wanted[c].alone(self.layout)
+                        done[c] = wanted[c].run_single(self.layout)
         return {c: done[c] for c in wanted}
 
     def groups(self, wanted: dict[int, Work]) -> list[tuple[list[int], Together]]:
@@ -140,7 +140,7 @@ class Stacked(Serial):
 
     def each(self, works: Sequence[Work]) -> list[Any]:
         """One after another, as the reference does it."""
-        return [work.alone(self.layout) for work in works]
+        return [work.run_single(self.layout) for work in works]
 
     def train(self, descents: Sequence[Descent]) -> list[tuple[Tensor, int]]:
         """A stack at a time, no wider than its largest mini-batch allows."""
@@ -195,7 +195,7 @@ def agree(layers: Sequence[Layer], layout: Layout, x: Tensor) -> int:
     share = x.new_zeros(outputs, len(x)).scatter_(0, y[None], 1 / len(x))
     expected = []
     for row in rows:
-        net = plain.mount(row)
+        net = plain.flat(row)
         with net.drawing(rng):
             net.gradient(x, y)
         expected.append(net.grad.clone())
@@ -206,9 +206,9 @@ def agree(layers: Sequence[Layer], layout: Layout, x: Tensor) -> int:
         try:
             stack.gradient(torch.stack([x] * m), share.expand(m, *share.shape))
         except RuntimeError as cause:
-            raise CrookedError(f"its layers do not fit together: {cause}") from cause
+            raise NotStackableError(f"its layers do not fit together: {cause}") from cause
         want = torch.stack(expected[:m])
         tolerance = 1e-4 * want.abs().max() if layout.dtype == torch.float32 else 1e-9
         if not torch.allclose(stack.unlaid(stack.grad), want, rtol=1e-4, atol=float(tolerance)):
-            raise CrookedError("its gradient is not that of its layers")
+            raise NotStackableError("its gradient is not that of its layers")
     return outputs

@@ -8,7 +8,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from coterie.engines.stacked import alone, columns, pooling
+from coterie.engines.stacked import batched, pooling, single_client
 from coterie.engines.stacked.chain import Convolution, Dense, Flatten, Layer, Pool, Rectify
 
 
@@ -23,7 +23,7 @@ class Operation(Protocol):
 
 
 class Stack:
-    """m networks whose numbers are `w` and whose gradients are `grad`, as those of a `Mounted`.
+    """m networks whose numbers are `w` and whose gradients are `grad`, as those of a `FlatModule`.
 
     Both are flat, first tensor by tensor and then client by client, so that every tensor of all
     clients is one piece of memory and a solver's step is a few operations for all.
@@ -48,7 +48,7 @@ class Stack:
         head, *_ = layers
         self.takes_rows = isinstance(head, Flatten | Dense)  # samples are, or become, vectors
         inner = layers[1:] if isinstance(head, Flatten) else layers
-        self.scratch = columns.Scratch()
+        self.scratch = batched.Scratch()
         self.ops = [self.operation(*of) for of in zip(inner, tiles(inner), strict=True)]
         self.lowest = [isinstance(layer, Convolution | Dense) for layer in inner].index(True)
 
@@ -71,28 +71,28 @@ class Stack:
     def operation(self, layer: Layer, tile: tuple[int, int]) -> Operation:
         """A layer at work on this stack, so many rows and columns together."""
         if isinstance(layer, Rectify):
-            return columns.Positive()
+            return batched.Positive()
         if self.channels_last:
             match layer:
                 case Convolution():
-                    return alone.Fields(layer, self.w, self.grad)
+                    return single_client.Fields(layer, self.w, self.grad)
                 case Dense():
-                    return columns.Product(layer, self.w, self.grad, 1)
+                    return batched.Product(layer, self.w, self.grad, 1)
                 case Pool():
-                    return alone.Mean(layer) if layer.mean else alone.Largest(layer)
+                    return single_client.Mean(layer) if layer.mean else single_client.Largest(layer)
                 case Flatten():
-                    return alone.Flat()
+                    return single_client.Flat()
         match layer:
             case Convolution():
-                return columns.Fields(layer, self.w, self.grad, self.m, tile, self.scratch)
+                return batched.Fields(layer, self.w, self.grad, self.m, tile, self.scratch)
             case Dense():
-                return columns.Product(layer, self.w, self.grad, self.m)
+                return batched.Product(layer, self.w, self.grad, self.m)
             case Pool(size=2, mean=False) if tile[0] == 2:
                 return pooling.Larger()
             case Pool():
                 return pooling.Mean(layer) if layer.mean else pooling.Largest(layer)
             case Flatten():
-                return columns.Flat()
+                return batched.Flat()
 
     def gradient(self, x: Tensor, y: Tensor) -> None:
         """Put the gradient of each client's mean cross-entropy into `grad`.
@@ -115,7 +115,7 @@ class Stack:
         if self.channels_last:
             return x[0].to(memory_format=torch.channels_last)
         first = self.ops[0]
-        if isinstance(first, columns.Fields):
+        if isinstance(first, batched.Fields):
             return first.combed(x)
         return x.movedim(1, -1).contiguous()
 

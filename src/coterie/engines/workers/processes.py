@@ -19,8 +19,8 @@ import torch
 from coterie.core.types import Reply, Task
 from coterie.engines.serial import Question, Serial
 from coterie.engines.workers.crew import Crew
-from coterie.engines.workers.shelf import Shelf
-from coterie.engines.workers.worker import Failure, Outcome, Parcel, Portion, opened, work
+from coterie.engines.workers.shared_memory import Shelf
+from coterie.engines.workers.worker import Failure, Outcome, PackedQuestion, Portion, opened, work
 
 
 @dataclass
@@ -30,7 +30,7 @@ class Process:
     process: BaseProcess
     line: Connection
     outbox: Shelf
-    parcel: Parcel | None = None  # the question it knows
+    parcel: PackedQuestion | None = None  # the question it knows
     busy: Sequence[Portion] = ()  # what it is at
 
     @property
@@ -46,7 +46,7 @@ class Process:
             return f"killed by {signal.Signals(-code).name}"
         return f"exit code {code}"
 
-    def give(self, parcel: Parcel, portions: list[Portion]) -> None:
+    def give(self, parcel: PackedQuestion, portions: list[Portion]) -> None:
         """Hand it some portions of a question; of a dead one, `answer` will tell."""
         self.busy = portions
         try:
@@ -112,9 +112,9 @@ class Processes(Crew[Process]):
         there.close()
         return Process(process, here, outbox)
 
-    def parcel(self, engine: Serial, question: Question) -> Parcel:
+    def parcel(self, engine: Serial, question: Question) -> PackedQuestion:
         """The question, its tensors on the shelf that all of them see."""
-        return Parcel.of(question, engine, self.inbox)
+        return PackedQuestion.of(question, engine, self.inbox)
 
     def ready(self, busy: Sequence[Process]) -> Sequence[Process]:
         """Whose line has something to read, if only its end."""

@@ -18,7 +18,7 @@ from torch import Tensor
 from coterie.core.errors import CoterieError
 from coterie.core.types import Reply, State, Task
 from coterie.engines.serial import Question, Serial
-from coterie.engines.workers.shelf import Shelf, Spot
+from coterie.engines.workers.shared_memory import Shelf, Slot
 
 Portion = list[int]  # places of a cohort that are worked on at once
 DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux's prctl
@@ -28,21 +28,21 @@ KEEPS = {-3: 2**25, -1: 2**27}
 
 
 @dataclass(frozen=True)
-class Parcel:
+class PackedQuestion:
     """A question on its way to the workers: its tensors lie on a shelf."""
 
     round: int
     purpose: str
     call: int
     task: Task
-    cohort: Spot
-    models: Spot
-    assign: Spot
-    send: dict[str, Spot]
-    memories: dict[int, dict[str, Spot]]  # of the cohort
+    cohort: Slot
+    models: Slot
+    assign: Slot
+    send: dict[str, Slot]
+    memories: dict[int, dict[str, Slot]]  # of the cohort
 
     @classmethod
-    def of(cls, question: Question, engine: Serial, shelf: Shelf) -> Parcel:
+    def of(cls, question: Question, engine: Serial, shelf: Shelf) -> PackedQuestion:
         """Lay down what the cohort will need, and nothing else."""
         shelf.clear()
         models, assign = needed(question)
@@ -88,9 +88,9 @@ def needed(question: Question) -> tuple[Tensor, Tensor]:
 class Answers:
     """The replies of a portion, one below the other, on the shelf of the worker that gave them."""
 
-    value: Spot
-    extra: dict[str, Spot]
-    keep: list[dict[str, Spot]]
+    value: Slot
+    extra: dict[str, Slot]
+    keep: list[dict[str, Slot]]
 
     @classmethod
     def of(cls, replies: Sequence[Reply], shelf: Shelf) -> Answers:
@@ -173,7 +173,7 @@ def work(
             message = line.recv()
         except (EOFError, OSError):  # the parent closed the line, or is gone
             return
-        if isinstance(message, Parcel):
+        if isinstance(message, PackedQuestion):
             view, question = message.open(engine, inbox)
             continue
         assert question is not None

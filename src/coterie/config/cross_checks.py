@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
+from coterie.config.describe import fits
 from coterie.config.fields import Field
-from coterie.config.hyper import all_fields
+from coterie.config.hyperparameters import all_fields
 from coterie.config.problems import Path, Problem, near
-from coterie.config.words import fits
 from coterie.data import named
 from coterie.engines import ENGINES
 from coterie.methods import METHODS

@@ -20,7 +20,7 @@ from torch import Tensor
 LINE = 64  # bytes: tensors begin where torch itself would let them begin
 
 
-class Spot(NamedTuple):
+class Slot(NamedTuple):
     """Where on a shelf a tensor lies."""
 
     start: int
@@ -58,21 +58,21 @@ class Shelf:
         """Forget what lies here: the next tensor is laid over it."""
         self.used = 0
 
-    def put(self, t: Tensor) -> Spot:
+    def put(self, t: Tensor) -> Slot:
         """Lay a copy of a tensor here; the shelf doubles when it is full."""
         spot = self.room(t.shape, t.dtype)
         self.see(spot).copy_(t.detach())
         return spot
 
-    def put_rows(self, rows: Sequence[Tensor]) -> Spot:
+    def put_rows(self, rows: Sequence[Tensor]) -> Slot:
         """Copies of several tensors of one shape, as one."""
         spot = self.room((len(rows), *rows[0].shape), rows[0].dtype)
         torch.stack([t.detach() for t in rows], out=self.see(spot))
         return spot
 
-    def room(self, shape: Sequence[int], dtype: torch.dtype) -> Spot:
+    def room(self, shape: Sequence[int], dtype: torch.dtype) -> Slot:
         """A free spot."""
-        spot = Spot(-(-self.used // LINE) * LINE, tuple(shape), dtype)
+        spot = Slot(-(-self.used // LINE) * LINE, tuple(shape), dtype)
         self.used = spot.stop
         self.grow()
         return spot
@@ -86,7 +86,7 @@ class Shelf:
             if hasattr(os, "posix_fallocate"):  # too little memory is an error here, not a signal
                 os.posix_fallocate(self.fd, 0, size)
 
-    def see(self, spot: Spot) -> Tensor:
+    def see(self, spot: Slot) -> Tensor:
         """The tensor at a spot, in place: valid until the shelf is cleared."""
         if spot.stop > len(self.bytes):  # it has grown, here or in another process
             self.bytes = torch.frombuffer(
@@ -94,21 +94,21 @@ class Shelf:
             )
         return self.bytes[spot.start : spot.stop].view(spot.dtype).view(spot.shape)
 
-    def put_all(self, tensors: Mapping[str, Tensor]) -> dict[str, Spot]:
+    def put_all(self, tensors: Mapping[str, Tensor]) -> dict[str, Slot]:
         """Several tensors, by name."""
         return {name: self.put(t) for name, t in tensors.items()}
 
-    def see_all(self, spots: Mapping[str, Spot]) -> dict[str, Tensor]:
+    def see_all(self, spots: Mapping[str, Slot]) -> dict[str, Tensor]:
         """Several tensors, by name."""
         return {name: self.see(spot) for name, spot in spots.items()}
 
 
-class Tray(Shelf):
+class LocalBuffer(Shelf):
     """A shelf in the memory of this process alone: what lies on it travels as one array.
 
-    >>> tray = Tray()
+    >>> tray = LocalBuffer()
     >>> spot = tray.put(torch.arange(3))
-    >>> Tray(tray.array()).see(spot)
+    >>> LocalBuffer(tray.array()).see(spot)
     tensor([0, 1, 2])
     """
 

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from coterie.engines.workers.shelf import as_tensor
+from coterie.engines.workers.shared_memory import as_tensor
 
 
 @contextmanager

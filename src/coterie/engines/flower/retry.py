@@ -36,7 +36,7 @@ class AbandonedError(QuorumError):
 
 
 @dataclass(frozen=True)
-class Patient:
+class Retrying:
     """A method whose rounds are tried up to `attempts` times. A round commits whole or not at all:
     an abandoned attempt leaves the state as it was, bit for bit."""
 

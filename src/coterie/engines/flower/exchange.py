@@ -19,7 +19,7 @@ TRIES = 3  # messages to a client that is there and does not take them, in one q
 
 
 @dataclass(frozen=True)
-class Guest:
+class RemoteClient:
     """A client as it introduced itself."""
 
     name: str
@@ -48,7 +48,7 @@ class Pending:
     tries: int = 0
 
 
-class Desk:
+class Exchange:
     """Sends messages through a grid and sorts what comes back. Names are learnt by a query."""
 
     def __init__(
@@ -65,7 +65,7 @@ class Desk:
         self.registered = registered  # node -> the name its key was registered under
         self.expected = frozenset(expected)  # the only names that are let in; empty: any
         self.clock = clock or Clock()
-        self.guests: dict[str, Guest] = {}
+        self.guests: dict[str, RemoteClient] = {}
         self.greeted: dict[str, int] = {}  # message id -> node
         self.strangers: dict[int, float] = {}  # nodes that were not let in, and when
         self.told: set[tuple[int, str]] = set()
@@ -201,7 +201,7 @@ class Desk:
         self.tell({"event": "unreached", "client": name, "why": why})
 
 
-def introduced(message: Message, node: int) -> Guest:
+def introduced(message: Message, node: int) -> RemoteClient:
     """The client that a message introduces, if it is one."""
     if message.has_error():
         raise RefusedError(f"it did not say who it is: {message.error.reason}"[:300])
@@ -213,7 +213,7 @@ def introduced(message: Message, node: int) -> Guest:
     classes, shape = head.get("classes"), head.get("shape")
     if not isinstance(classes, list) or not 0 < len(classes) <= 100_000:
         raise RefusedError("it names no classes")
-    return Guest(
+    return RemoteClient(
         validate.text(head.get("name"), "its name"),
         node,
         validate.samples(head.get("samples")),
