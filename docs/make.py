@@ -19,7 +19,7 @@ from coterie.config.describe import describe
 from coterie.config.fields import Field, Required, fields
 from coterie.config.load import TABLES
 from coterie.config.validate import plain
-from coterie.core.codes import FAMILIES, codes
+from coterie.core.codes import CODES, FAMILIES
 from coterie.data import kinds, named
 from coterie.methods import METHODS
 from coterie.models import zoo
@@ -181,7 +181,7 @@ def errors() -> str:
     for letter, family in FAMILIES.items():
         text += f"## {letter}: {family.title} (exit code {family.exit})\n\n"
         text += f"{family.explanation} {family.fix}\n\n"
-        for name, found in codes().items():
+        for name, found in CODES.items():
             if name[0] == letter:
                 text += f'<a id="{name}"></a>\n\n### {name}: {found.title}\n\n'
                 if found.explanation != family.explanation:

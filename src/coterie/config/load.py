@@ -10,12 +10,13 @@ from typing import Any
 
 from coterie.config import aliases, cross_checks, hyperparameters, partition, schema, source
 from coterie.config.fields import Field, fields
-from coterie.config.problems import Path, Problem, ProblemsError, near, place
+from coterie.config.problems import Path, Problem, ProblemsError, place
 from coterie.config.schema import Config
 from coterie.config.source import Written
 from coterie.config.validate import values
 from coterie.core.errors import ConfigError
-from coterie.methods import METHODS
+from coterie.core.suggest import closest, similar
+from coterie.methods import METHODS, public_samples
 
 HERE = schema.__name__
 TABLES = {
@@ -78,8 +79,8 @@ def resolve(written: Written, settings: Settings = ()) -> Config:
         "data", {}
     ):
         out["data"]["test_share"] = 1.0
-    if method in cross_checks.PUBLIC and "public" not in given.get("data", {}):
-        out["data"]["public"] = 1
+    if "public" not in given.get("data", {}):
+        out["data"]["public"] = public_samples(method) or out["data"]["public"]
     paper = own_training(method, given.get("train", {}), out["train"]) if own is not None else {}
     mine = given.get(table, {})
     if own is not None:
@@ -109,8 +110,7 @@ def method_of(
     if not isinstance(method, str):
         return top["method"].default, None  # the type is reported with the other keys
     if method not in METHODS and ":" not in method:
-        similar = near(method.lower(), METHODS)
-        fix = f"a similar name exists: {similar}" if similar else "coterie methods lists them"
+        fix = similar(method.lower(), METHODS) or "coterie methods lists them"
         problems.append(Problem(("method",), method, "unknown method", fix))
         return method, None
     try:
@@ -139,15 +139,15 @@ def strangers(tree: Mapping[str, Any], own: str) -> Iterator[Problem]:
 def stranger(key: str, value: Any, own: str) -> Problem:
     """One unknown key or table at the top."""
     if isinstance(value, Mapping):
-        similar = near(key, [*TABLES, own])
-        known = ", ".join(f"[{t}]" for t in [*TABLES, own])
-        fix = f"a similar table exists: [{similar}]" if similar else f"tables: {known}"
+        known = [*TABLES, own]
+        near = closest(key, known)
+        tables = ", ".join(f"[{t}]" for t in known)
+        fix = f"a similar table exists: [{near}]" if near else f"tables: {tables}"
         return Problem((key,), value, "unknown table", fix)
     homes = [name for name, cls in TABLES.items() if key in fields(HERE, cls.__name__)]
     if homes:
         return Problem((key,), value, "not at the top", f"put it under [{homes[0]}]")
-    similar = near(key, ["method", "seed", *TABLES])
-    fix = f"a similar key exists: {similar}" if similar else "keys here: method, seed"
+    fix = similar(key, ["method", "seed", *TABLES], "key") or "keys here: method, seed"
     return Problem((key,), value, "unknown key", fix)
 
 

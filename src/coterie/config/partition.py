@@ -10,9 +10,10 @@ from pydantic import ValidationError
 
 from coterie.config import aliases, schema
 from coterie.config.fields import Field, fields
-from coterie.config.problems import Path, Problem, near
+from coterie.config.problems import Path, Problem
 from coterie.config.validate import values
 from coterie.core.errors import ConfigError
+from coterie.core.suggest import similar
 from coterie.data import kinds
 
 TABLE = "partition"
@@ -33,8 +34,8 @@ def resolve(
         problems.append(Problem((TABLE, "kind"), out["kind"], *refusal(error)))
         return out | {"options": {}}
     out["kind"] = kinds.describe(kind)["kind"]
-    parts = parts_of(kind)
-    if isinstance(parts[0], kinds.Natural) and "clients" not in given:
+    parts = kinds.parts_of(kind)
+    if parts[0].needs_owners and "clients" not in given:
         out["clients"] = None
     if len(parts) == 1:
         return out | {"options": one(kind, rest, (TABLE,), renamed, problems)}
@@ -49,11 +50,6 @@ def resolve(
             for part in parts
         }
     }
-
-
-def parts_of(kind: kinds.Kind) -> tuple[kinds.Kind, ...]:
-    """A composition's base and modifiers; any other kind is its own only part."""
-    return (kind.base, *kind.modifiers) if isinstance(kind, kinds.Composite) else (kind,)
 
 
 def options_of(kind: kinds.Kind) -> dict[str, Field]:
@@ -108,10 +104,8 @@ def strange(key: str, value: Any, path: Path, kind: str, known: Mapping[str, Fie
     others = [n for n, cls in kinds.KINDS.items() if key in fields(kinds.__name__, cls.__name__)]
     if others:
         fix = f"a key of {', '.join(others)}; {kind} has {', '.join(known) or 'none'}"
-    elif similar := near(key, here):
-        fix = f"a similar key exists: {similar}"
     else:
-        fix = f"keys here: {', '.join(here)}"
+        fix = similar(key, here, "key") or f"keys here: {', '.join(here)}"
     return Problem((*path, key), value, "unknown key", fix)
 
 

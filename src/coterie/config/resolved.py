@@ -8,9 +8,9 @@ from typing import Any
 
 from coterie.config import toml
 from coterie.config.hyperparameters import table_name
-from coterie.config.problems import near
 from coterie.config.schema import Config
 from coterie.core.errors import ConfigError
+from coterie.core.suggest import closest
 
 
 def tree(config: Config) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def explain(config: Config, key: str) -> str:
     for part in key.split("."):
         if not isinstance(found, Mapping) or part not in found:
             known = list(keys(tree(config)))
-            similar = near(key, known) or next((k for k in known if k.endswith(f".{key}")), None)
+            similar = closest(key, known) or next((k for k in known if k.endswith(f".{key}")), None)
             raise ConfigError(
                 f"there is no key {key}",
                 code="C014",

@@ -10,8 +10,9 @@ from pathlib import Path as File
 from typing import Any
 
 from coterie.config import toml
-from coterie.config.problems import Path, near
+from coterie.config.problems import Path
 from coterie.core.errors import ConfigError
+from coterie.core.suggest import closest
 
 COMMAND_LINE = "command line"
 SYNTAX = {  # a word of tomllib's message, and what to do about it
@@ -43,7 +44,7 @@ def read(file: File | str) -> Written:
     except FileNotFoundError as cause:
         folder = File(file).absolute().parent
         found = sorted(p.name for p in folder.glob("*.toml")) if folder.is_dir() else []
-        other = near(File(file).name, found)
+        other = closest(File(file).name, found)
         raise ConfigError(
             f"there is no file {name}",
             code="C010",

@@ -10,9 +10,9 @@ from coterie.config.describe import describe
 from coterie.config.fields import Field, fields
 from coterie.config.hyperparameters import hyperparameters, table_name
 from coterie.config.load import HERE, TABLES, load
-from coterie.config.partition import options_of, parts_of
+from coterie.config.partition import options_of
 from coterie.config.resolved import tree
-from coterie.data import named
+from coterie.data import kinds, named
 from coterie.models import zoo
 
 
@@ -39,7 +39,7 @@ def template(*, data: str, method: str, partition: str, model: str | None = None
                 *keys(hyperparameters(method), values[own]),
             ]
         known = {k: f for k, f in fields(HERE, cls.__name__).items() if k != "options"}
-        parts = parts_of(config.partition.spec) if name == "partition" else ()
+        parts = kinds.parts_of(config.partition.spec) if name == "partition" else ()
         if len(parts) == 1:
             known |= options_of(parts[0])
         text += ["", f"[{name}]", *keys(known, values[name])]

@@ -9,7 +9,8 @@ from pydantic import BaseModel, ConfigDict, create_model
 
 from coterie.config.describe import fits, must_be
 from coterie.config.fields import Field, Required
-from coterie.config.problems import Absent, Path, Problem, near
+from coterie.config.problems import Absent, Path, Problem
+from coterie.core.suggest import similar
 
 
 class Record(BaseModel):
@@ -77,6 +78,5 @@ def hint(field: Field) -> str:
 
 def unknown(key: str, value: Any, path: Path, fields: Mapping[str, Field]) -> Problem:
     """A key that no field has."""
-    similar = near(key, fields)
-    fix = f"a similar key exists: {similar}" if similar else f"keys here: {', '.join(fields)}"
+    fix = similar(key, fields, "key") or f"keys here: {', '.join(fields)}"
     return Problem((*path, key), value, "unknown key", fix)

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coterie.core.errors import DataError
-from coterie.data.classes import (
+from coterie.data.readers.class_names import (
     CHARACTERS,
     CIFAR10,
     CIFAR100,
     DIGITS,
     FASHION,
 )
-from coterie.data.formats import Format, format_of
+from coterie.data.readers.formats import Format, format_of
 
 SYSTEM = Path("/usr/share/datasets")  # Debian's dataset-* packages
 
@@ -37,6 +37,7 @@ class Named:
     folders: tuple[str, ...] = ()  # the names its folder usually has
     formats: tuple[Format, ...] = ()
     commands: tuple[str, ...] = ()
+    owned: bool = False  # whether it says whose each sample is
 
     @property
     def embedded(self) -> bool:
@@ -170,6 +171,7 @@ NAMED: dict[str, Named] = {
                 " && ./preprocess.sh -s niid --sf 1.0 -k 0 -t sample"
                 " && mkdir -p {folder}/femnist && cp -r data/train data/test {folder}/femnist",
             ),
+            owned=True,
         ),
     )
 }

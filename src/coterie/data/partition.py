@@ -19,7 +19,7 @@ from coterie.data.divide import protocols
 from coterie.data.divide.bases import Dealt, Pool, hand_out
 from coterie.data.divide.dealing import Ints, Piles, choose, sizes_of
 from coterie.data.divide.modifiers import Changes, exchanged, modified
-from coterie.data.kinds import Composite, Kind, Modifier, Natural, describe, read
+from coterie.data.kinds import Composite, Kind, Modifier, describe, read
 
 Test = Literal["own", "labels", "proportions"]
 From = Literal["train", "all"]
@@ -153,7 +153,7 @@ def arguments(
             code="C023",
             fix="use a number above 0 and below 1; 1 only with the official test set",
         )
-    if not isinstance(whole.base, Natural) if clients is None else clients < 1:
+    if not whole.base.needs_owners if clients is None else clients < 1:
         raise ConfigError(
             f"clients = {clients} with {whole.base.name}",
             code="C023",

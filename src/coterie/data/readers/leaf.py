@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from coterie.core.errors import DataError
-from coterie.data.raw import Array, Raw, bounded, inside, reading, stack
+from coterie.data.readers.raw import Array, Raw, bounded, inside, reading, stack
 
 
 def read_leaf(path: Path) -> Raw:

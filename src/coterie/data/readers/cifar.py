@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from coterie.core.errors import DataError
-from coterie.data.classes import CIFAR10, CIFAR100, CIFAR100_COARSE
-from coterie.data.raw import Array, Raw, bounded, reading
+from coterie.data.readers.class_names import CIFAR10, CIFAR100, CIFAR100_COARSE
+from coterie.data.readers.raw import Array, Raw, bounded, reading
 
 _PIXELS = 3 * 32 * 32
 _BATCHES = tuple(f"data_batch_{i}" for i in range(1, 6))

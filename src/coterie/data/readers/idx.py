@@ -10,9 +10,9 @@ from typing import IO, cast
 import numpy as np
 
 from coterie.core.errors import DataError
-from coterie.data.classes import EMNIST
-from coterie.data.formats import IDX_IMAGES
-from coterie.data.raw import Array, Raw, bounded, reading
+from coterie.data.readers.class_names import EMNIST
+from coterie.data.readers.formats import IDX_IMAGES
+from coterie.data.readers.raw import Array, Raw, bounded, reading
 
 _CHUNK = 2**24  # read in pieces: a header may promise more than there is
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, fields
-from difflib import get_close_matches
 from typing import Any, TypeVar, cast
 
 from pydantic import ValidationError
 
 from coterie.core.errors import ConfigError
+from coterie.core.suggest import similar
 
 T = TypeVar("T")
 
@@ -118,11 +118,10 @@ def build(cls: type[T], given: Mapping[str, Any]) -> T:
 
 def unknown(name: str, text: str, names: Sequence[str], also: Sequence[str]) -> ConfigError:
     """The error about a name that no kind has, with the nearest one that exists."""
-    near = get_close_matches(name, [*names, *also], n=1)
     return ConfigError(
         f"no kind of partition is named {name!r}",
         code="C020",
         where=text,
-        why=f"a similar one exists: {near[0]}" if near else "",
+        why=similar(name, [*names, *also], "one"),
         fix=f"use one of {', '.join(names)}; or {', '.join(also)}",
     )

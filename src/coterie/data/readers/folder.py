@@ -13,8 +13,8 @@ import numpy as np
 from PIL import Image
 
 from coterie.core.errors import DataError
-from coterie.data.formats import IMAGES
-from coterie.data.raw import Array, Raw, bounded, inside, reading
+from coterie.data.readers.formats import IMAGES
+from coterie.data.readers.raw import Array, Raw, bounded, inside, reading
 
 PIXELS = 2**26  # of one image; a small file can unfold into any number of them
 

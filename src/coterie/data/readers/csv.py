@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from coterie.core.errors import DataError
-from coterie.data import labels
-from coterie.data.raw import Array, Raw, bounded, reading
+from coterie.data.readers import labels
+from coterie.data.readers.raw import Array, Raw, bounded, reading
 
 LABELS = ("label", "target", "class", "y")  # what a label column is usually called
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from coterie.core.errors import DataError
-from coterie.data.raw import Array, Raw, inside, reading
-from coterie.data.read_folder import Size, decoded
+from coterie.data.readers.folder import Size, decoded
+from coterie.data.readers.raw import Array, Raw, inside, reading
 
 LABELS = ("label", "labels", "fine_label", "target", "class", "y")
 TESTS = ("test", "validation", "valid", "val")  # the first of them that there is

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from coterie.core.errors import DataError
-from coterie.data.raw import Array, Raw, bounded, reading
+from coterie.data.readers.raw import Array, Raw, bounded, reading
 
 # The names under which samples, labels and owners are found: of the only set, or of the training
 # set; and of the test set.
