@@ -45,7 +45,7 @@ class Sound:
         return value
 
 
-def impossible(
+def contradictions(
     tree: Mapping[str, Any], own: str, hyper: Mapping[str, Field], bad: Collection[Path]
 ) -> Iterator[Problem]:
     """Every rule that the experiment breaks; a rule about a wrong value waits until it is right."""

@@ -6,7 +6,7 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 Path = tuple[str, ...]
@@ -148,3 +148,16 @@ def write(tree: Mapping[str, Any], table: Path = ()) -> str:
         text = f"[{'.'.join(map(bare, table))}]\n{text}"
     parts = [text] if text else []
     return "\n".join([*parts, *(write(v, (*table, k)) for k, v in tables.items())])
+
+
+def leaves(tree: Mapping[str, Any], above: Path = ()) -> Iterator[Path]:
+    """The path of every value in nested tables.
+
+    >>> list(leaves({"seed": 1, "train": {"lr": 0.1}}))
+    [('seed',), ('train', 'lr')]
+    """
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from leaves(value, (*above, key))
+        else:
+            yield (*above, key)
