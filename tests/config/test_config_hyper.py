@@ -38,12 +38,6 @@ def test_source_and_class_have_the_same_bounds(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_every_hyper_parameter_is_explained(name: str) -> None:
-    silent = [key for key, field in hyperparameters(name).items() if not field.comment]
-    assert not silent
-
-
-@pytest.mark.parametrize("name", METHODS)
 def test_training_of_the_paper_is_the_default_solver(name: str) -> None:
     made: Any = find(name)()
     own = paper(name)

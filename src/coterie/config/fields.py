@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import ast
 import builtins
+import io
+import tokenize
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -47,11 +49,11 @@ class Names(dict[str, Any]):
 
 
 @cache
-def parse(module: str) -> tuple[ast.Module, tuple[bytes, ...]]:
+def parse(module: str) -> tuple[ast.Module, tuple[str, ...]]:
     """A module of this package as a tree and as its lines."""
     stem = PACKAGE.joinpath(*module.split(".")[1:])
     path = stem / "__init__.py" if stem.is_dir() else stem.with_suffix(".py")
-    text = path.read_bytes()
+    text = path.read_text(encoding="utf-8")
     return ast.parse(text, str(path)), tuple(text.splitlines())
 
 
@@ -166,14 +168,15 @@ def is_class_var(annotation: ast.expr) -> bool:
     )
 
 
-def comment_of(node: ast.stmt, lines: Sequence[bytes]) -> str:
-    """The comment that ends a statement's last line."""
-    assert node.end_lineno is not None
-    rest = lines[node.end_lineno - 1][node.end_col_offset :].decode().strip()
-    return rest.removeprefix("#").strip()
+def comment_of(node: ast.stmt, lines: Sequence[str]) -> str:
+    """The comment on a statement's own lines, wherever a formatter has put it."""
+    text = "\n".join(lines[node.lineno - 1 : node.end_lineno]).strip()
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    found = (t.string for t in tokens if t.type == tokenize.COMMENT)
+    return " ".join(comment.removeprefix("#").strip() for comment in found)
 
 
-def comments(text: bytes, name: str) -> dict[str, str]:
+def comments(text: str, name: str) -> dict[str, str]:
     """The comments beside the fields of one class of a source text."""
     lines = text.splitlines()
     return {
