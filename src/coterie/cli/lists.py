@@ -7,10 +7,9 @@ from typing import Annotated
 import typer
 
 from coterie.cli import say
+from coterie.cli.options import Json
 from coterie.core.errors import ConfigError
 from coterie.core.suggest import similar
-
-Json = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
 
 
 def methods(

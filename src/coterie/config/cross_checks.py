@@ -103,22 +103,24 @@ def groups(v: Sound) -> Iterator[Problem]:
         classes = 0  # an option may choose other labels
     for kind in name.split("+"):
         cls = kinds.KINDS[kind]
-        at: Path = ("partition", kind) if "+" in name else ("partition",)
-        inside = ("options", kind) if "+" in name else ("options",)
-        own = v("partition", *inside)
-        for key, value in own.items():
-            if (*at, key) in v.bad:
-                continue
-            many = len(value) if isinstance(value, tuple) else value
-            if key == cls.groups_in and clients and many > clients:
-                fix = f"at most {clients} groups, or more clients"
-                yield Problem((*at, key), value, f"more groups than clients ({clients})", fix)
-            if key == cls.labels_in and classes and many > classes:
-                fix = f"use 1 – {classes}"
-                yield Problem((*at, key), value, f"{source} has {classes} labels", fix)
+        below: Path = (kind,) if "+" in name else ()
+        at, own = ("partition", *below), v("partition", "options", *below)
+        many = (
+            f"more groups than clients ({clients})",
+            f"at most {clients} groups, or more clients",
+        )
+        few = (f"{source} has {classes} labels", f"use 1 – {classes}")
+        for key, most, said in ((cls.groups_in, clients, many), (cls.labels_in, classes, few)):
+            if key and most and (*at, key) not in v.bad and count(own[key]) > most:
+                yield Problem((*at, key), own[key], *said)
         if cls.needs_owners and source and not named.NAMED[source].owned:
             fix = "use another kind; femnist has writers, a CSV has data.owner"
             yield Problem(("partition", "kind"), name, f"{source} does not say who owns what", fix)
+
+
+def count(value: int | tuple[Any, ...]) -> int:
+    """How many a setting asks for: a number, or a list of so many."""
+    return len(value) if isinstance(value, tuple) else value
 
 
 def protocol(v: Sound) -> Iterator[Problem]:
