@@ -10,6 +10,7 @@ from typing import Any, get_type_hints
 import pytest
 
 from coterie.config import fields as reader
+from coterie.config.describe import fits
 from coterie.config.hyperparameters import ELSEWHERE, all_fields, hyperparameters, paper
 from coterie.config.validate import plain
 from coterie.core.errors import ConfigError
@@ -147,6 +148,14 @@ def test_inheritance_aliases_constants_and_nested_records_are_followed(package: 
         "how many",
         "",
     ]
+
+
+def test_an_interface_admits_anything(package: Path) -> None:
+    (package / "method.py").write_text(
+        "from typing import Protocol\nclass Any(Protocol):\n    rate: float\n"
+        "class M:\n    x: Any | None = None  # whatever has a rate\n"
+    )
+    assert fits(reader.fields("coterie.method", "M")["x"].annotation, object())
 
 
 def test_a_type_that_needs_a_heavy_import_is_refused(package: Path) -> None:

@@ -106,7 +106,10 @@ def evaluate(module: str, node: ast.expr) -> Any:
 
 @cache
 def record(module: str, name: str) -> Any:
-    """A pydantic model with the fields of a class of the package."""
+    """A pydantic model with the fields of a class of the package; an interface admits anything."""
+    node = class_in(module, name)
+    if node and any(isinstance(base, ast.Name) and base.id == "Protocol" for base in node.bases):
+        return Any
     from coterie.config.validate import record_of
 
     return record_of(name, fields(module, name))
@@ -116,8 +119,8 @@ def record(module: str, name: str) -> Any:
 def fields(module: str, name: str) -> dict[str, Field]:
     """The fields of a class, those of its bases first.
 
-    >>> fields("coterie.tasks.solver", "Solver")["momentum"].comment
-    "PyTorch's; the buffer starts at zero in every call"
+    >>> fields("coterie.methods.fedavg", "FedProx")["mu"].comment
+    'strength of the pull to the global model'
     """
     found: dict[str, Field] = {}
     node = class_in(module, name)

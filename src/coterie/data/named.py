@@ -50,7 +50,14 @@ class Named:
         return "\nor: ".join(command.replace("{folder}", where) for command in self.commands)
 
 
+def _unpack(archive: str) -> str:
+    """The command that gets one of CIFAR's archives and unpacks it."""
+    address = f"https://www.cs.toronto.edu/~kriz/{archive}.tar.gz"
+    return f"mkdir -p {{folder}} && curl -fL {address} | tar -xz -C {{folder}}"
+
+
 def _fetch(base: str, *files: str, into: str) -> str:
+    """The command that gets single files into a folder of their own."""
     urls = " ".join(f"-O {base}/{file}" for file in files)
     return f"mkdir -p {{folder}}/{into} && cd {{folder}}/{into} && curl -fL {urls}"
 
@@ -60,7 +67,6 @@ _IDX = tuple(
     for part in ("train", "t10k")
     for kind in ("images-idx3", "labels-idx1")
 )
-_TORONTO = "https://www.cs.toronto.edu/~kriz"
 
 NAMED: dict[str, Named] = {
     entry.name: entry
@@ -106,12 +112,7 @@ NAMED: dict[str, Named] = {
             CIFAR10,
             folders=("cifar-10-batches-py", "cifar-10-batches-bin", "cifar10"),
             formats=("cifar-python", "cifar-binary"),
-            commands=(
-                "mkdir -p {folder} && curl -fL "
-                f"{_TORONTO}/cifar-10-binary.tar.gz | tar -xz -C {{folder}}",
-                f"mkdir -p {{folder}} && curl -fL {_TORONTO}/cifar-10-python.tar.gz"
-                " | tar -xz -C {folder}",
-            ),
+            commands=(_unpack("cifar-10-binary"), _unpack("cifar-10-python")),
         ),
         Named(
             "cifar100",
@@ -121,12 +122,7 @@ NAMED: dict[str, Named] = {
             CIFAR100,
             folders=("cifar-100-python", "cifar-100-binary", "cifar100"),
             formats=("cifar-python", "cifar-binary"),
-            commands=(
-                "mkdir -p {folder} && curl -fL "
-                f"{_TORONTO}/cifar-100-binary.tar.gz | tar -xz -C {{folder}}",
-                f"mkdir -p {{folder}} && curl -fL {_TORONTO}/cifar-100-python.tar.gz"
-                " | tar -xz -C {folder}",
-            ),
+            commands=(_unpack("cifar-100-binary"), _unpack("cifar-100-python")),
         ),
         Named(
             "svhn",
