@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from coterie.data.population import Population
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
-READER = ("label", "owner", "size", "gray")  # options of readers that [data] has by name
 
 
 def data(
@@ -36,11 +35,12 @@ def data(
     With --partition: which labels each client would have.
     """
     from coterie.config import load as load_config
+    from coterie.config.schema import Data as Table
     from coterie.config.source import assignment
 
     given = [("data.source", source), ("partition.clients", clients), ("seed", seed)]
     for key, value in map(assignment, settings or []):
-        given.append((f"data.{key}" if key in READER else f"data.options.{key}", value))
+        given.append((f"data.{key}" if key in Table.reader_keys else f"data.options.{key}", value))
     if partition or plot:
         given.append(("partition.kind", partition or "iid"))
     config = load_config(None, given)

@@ -37,7 +37,7 @@ class Written:
 
 
 def read(file: File | str) -> Written:
-    """An experiment file."""
+    """What an experiment file says, not yet checked."""
     name = str(file)
     try:
         text = File(file).read_bytes().decode()
@@ -68,7 +68,7 @@ def read(file: File | str) -> Written:
 
 
 def parse(text: str, name: str) -> Written:
-    """The text of an experiment file."""
+    """What the text of an experiment file says, not yet checked."""
     try:
         tree = tomllib.loads(text)
     except tomllib.TOMLDecodeError as cause:

@@ -36,6 +36,7 @@ class _Scan:
         self.found: dict[Path, int] = {}
 
     def document(self) -> dict[Path, int]:
+        """Read all tables and pairs; the lines found."""
         table: Path = ()
         self.take(_BLANK)
         while self.at < len(self.text):
@@ -50,6 +51,7 @@ class _Scan:
         return self.found
 
     def pair(self, table: Path) -> None:
+        """A key and its value, below a table."""
         path = self.key(table)
         self.at += 1  # the equals sign
         self.take(_BLANK)
@@ -70,6 +72,7 @@ class _Scan:
             self.at += 1
 
     def value(self, path: Path) -> None:
+        """Pass over a value; the keys of an inline table are noted."""
         match self.text[self.at]:
             case "[":
                 self.items("]", lambda: self.value(path))
@@ -92,12 +95,14 @@ class _Scan:
         self.at += 1
 
     def take(self, pattern: re.Pattern[str]) -> str:
+        """Pass over what a pattern matches here, and give it back."""
         match = pattern.match(self.text, self.at)
         self.at = match.end() if match else self.at
         return match.group() if match else ""
 
 
 def _unquoted(raw: str) -> str:
+    """A key without its quotes."""
     return str(tomllib.loads(f"key = {raw}")["key"]) if raw[0] in "\"'" else raw
 
 

@@ -17,7 +17,14 @@ from pydantic import field_validator
 from coterie.core.bounds import Count, Finite, Positive, Share, Whole
 from coterie.core.bounds import dataclass as checked
 from coterie.core.errors import ConfigError
-from coterie.data.divide.kind_text import build, given, kebab, shown, unknown, values
+from coterie.data.divide.kind_text import (
+    build,
+    field_values,
+    fields_as_text,
+    fields_in_text,
+    kebab,
+    unknown_kind,
+)
 
 AUTOCFL = ((0, 1, 2), (3, 4, 5, 6), (4, 5, 6, 7, 8, 9), tuple(range(10)))
 
@@ -39,7 +46,7 @@ class Kind:
 
     def __str__(self) -> str:
         """The shortest text that `parse` reads as this kind."""
-        return ":".join(filter(None, (self.name, shown(self))))
+        return ":".join(filter(None, (self.name, fields_as_text(self))))
 
 
 class Modifier(Kind):
@@ -286,9 +293,9 @@ def describe(kind: Kind) -> dict[str, Any]:
     {'shares': [0.1, 0.3, 0.6], 'each': 3}
     """
     if isinstance(kind, Composite):
-        parts = {part.name: values(part) for part in parts_of(kind)}
+        parts = {part.name: field_values(part) for part in parts_of(kind)}
         return {"kind": "+".join(parts), **parts}
-    return {"kind": kind.name, **values(kind)}
+    return {"kind": kind.name, **field_values(kind)}
 
 
 def from_dict(table: Mapping[str, Any]) -> Kind:
@@ -304,7 +311,7 @@ def from_dict(table: Mapping[str, Any]) -> Kind:
     table = dict(table)
     kind = parse(str(table.pop("kind", "iid")))
     if not isinstance(kind, Composite):
-        return build(type(kind), {**values(kind), **table})
+        return build(type(kind), {**field_values(kind), **table})
     parts = parts_of(kind)
     if strange := set(table) - {part.name for part in parts}:
         raise ConfigError(
@@ -313,7 +320,7 @@ def from_dict(table: Mapping[str, Any]) -> Kind:
             fix=f"give each part's fields in its own table: {', '.join(p.name for p in parts)}",
         )
     return Composite.of(
-        *(build(type(p), {**values(p), **dict(table.get(p.name, {}))}) for p in parts)
+        *(build(type(p), {**field_values(p), **dict(table.get(p.name, {}))}) for p in parts)
     )
 
 
@@ -330,10 +337,11 @@ def parts_of(kind: Kind) -> tuple[Kind, ...]:
 
 
 def _parse_one(text: str) -> Kind:
+    """The kind that a text without `+` means."""
     name, _, rest = (part.strip() for part in text.partition(":"))
     if number := re.fullmatch(r"noniid-#label(\d+)", name):
         return build(Classes, {"per_client": number[1]})
     cls = {**KINDS, **ALIASES}.get(name.replace("_", "-"))
     if cls is None:
-        raise unknown(name, text, [*KINDS], [*ALIASES, "noniid-#label2"])
-    return build(cls, given(cls, rest))
+        raise unknown_kind(name, text, [*KINDS], [*ALIASES, "noniid-#label2"])
+    return build(cls, fields_in_text(cls, rest))

@@ -90,11 +90,13 @@ def _read(source: Any, options: Mapping[str, Any]) -> tuple[Raw, str, Named | No
 
 
 def _file(path: Path, options: Mapping[str, Any]) -> Raw:
+    """What the reader of a file or folder makes of it."""
     reader = reader_of(path)
     return reader(path, **_checked(reader, options))
 
 
 def _absent(source: str) -> DataError:
+    """The error about a source that is neither a name nor a path."""
     return DataError(
         f"'{source}' is no named set and no file or folder",
         code="D002",
@@ -178,6 +180,7 @@ def _in_final_form(
 
 
 def _tensor(array: Array | None) -> Tensor | None:
+    """An array as a tensor, where there is one."""
     return None if array is None else torch.from_numpy(np.ascontiguousarray(array))
 
 

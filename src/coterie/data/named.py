@@ -174,6 +174,7 @@ NAMED: dict[str, Named] = {
 
 
 def _plain(name: str) -> str:
+    """A name without case, dashes, underscores and spaces."""
     return re.sub(r"[-_ ]", "", name.casefold())
 
 

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from coterie.core.errors import DataError
 from coterie.data.divide.dealing import Ints
 from coterie.data.kinds import Kind
+
+
+def first_few(names: Sequence[str]) -> str:
+    """The first ten names of many.
+
+    >>> first_few("abcdefghijkl")
+    'a, b, c, d, e, f, g, h, i, j, ...'
+    """
+    return ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
 
 
 def enough(samples: int, n: int, least: int) -> None:
@@ -24,7 +35,7 @@ def enough(samples: int, n: int, least: int) -> None:
 def too_small(sizes: Ints, least: int, way: str, draws: int = 1) -> DataError:
     """The error that names the smallest clients."""
     small = np.sort(sizes[sizes < least])
-    shown = ", ".join(map(str, small[:10])) + (", ..." if len(small) > 10 else "")
+    shown = first_few([str(size) for size in small])
     return DataError(
         f"{len(small)} of {len(sizes)} clients have fewer than {least} samples",
         code="D032",

@@ -13,6 +13,7 @@ At = Callable[[int], str]  # says in words where a row is
 
 
 def _bad(row: int, at: At, what: str, fix: str) -> DataError:
+    """The error about one label."""
     return DataError(f"{at(row)}: {what}", code="D012", where=at(row), fix=fix)
 
 
@@ -88,6 +89,7 @@ def owners(
 
 
 def _kind(y: Array) -> str:
+    """What labels are, in a word."""
     return "words" if y.dtype.kind == "U" else "numbers"
 
 

@@ -82,6 +82,7 @@ def axes_in_order(
 
 
 def _reshape(x: Array, where: str, shape: tuple[int, ...]) -> Array:
+    """Samples in the shape that was asked for."""
     try:
         return x.reshape(len(x), *shape)
     except (ValueError, TypeError) as error:
@@ -110,6 +111,7 @@ def _last(shape: tuple[int, ...], where: str) -> bool:
 
 
 def _stored(x: Array, kind: type[np.generic], where: str) -> Array:
+    """Samples as numbers of one kind in memory of their own, all of them finite."""
     with np.errstate(over="ignore"):  # what does not fit a float32 is caught just below
         stored = np.ascontiguousarray(x, dtype=kind)
     if kind is np.float32 and not np.isfinite(stored).all():

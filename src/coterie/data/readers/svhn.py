@@ -35,6 +35,7 @@ def read_svhn(path: Path) -> Raw:
 
 
 def _digits(path: Path) -> tuple[Array, Array]:
+    """The images and labels of one file."""
     with reading(path):
         bounded(path.stat().st_size, str(path))
         content = path.read_bytes()
