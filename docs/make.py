@@ -14,12 +14,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from coterie.config import hyperparameters, schema, toml
+from coterie.config import hyperparameters, toml
 from coterie.config.describe import describe
-from coterie.config.fields import Field, Required, fields
-from coterie.config.load import TABLES
+from coterie.config.fields import Field, Required
+from coterie.config.tables import keys_at_top, keys_of, keys_of_kind
 from coterie.config.validate import plain
-from coterie.core.codes import FAMILIES, codes
+from coterie.core.codes import CODES, FAMILIES
 from coterie.data import kinds, named
 from coterie.methods import METHODS
 from coterie.models import zoo
@@ -94,11 +94,7 @@ def method(name: str) -> str:
 
 def experiment(name: str) -> str:
     """The keys of one table of an experiment file; `top` for those above all tables."""
-    if name == "top":
-        top = fields(schema.__name__, "Config")
-        return keys({k: f for k, f in top.items() if k in ("method", "seed")})
-    known = fields(schema.__name__, TABLES[name].__name__)
-    return keys({k: f for k, f in known.items() if not (name == "partition" and k == "options")})
+    return keys(keys_at_top() if name == "top" else keys_of(name))
 
 
 def partitions(which: str) -> str:
@@ -106,7 +102,7 @@ def partitions(which: str) -> str:
     text = ""
     for name, cls in kinds.KINDS.items():
         if issubclass(cls, kinds.Modifier) == (which == "modifiers"):
-            known = fields(kinds.__name__, cls.__name__)
+            known = keys_of_kind(cls)
             shown = keys(known) if known else "It has no fields.\n"
             text += f"### `{name}`\n\n{paragraphs(cls)}\n\n{shown}\n"
     return text
@@ -181,7 +177,7 @@ def errors() -> str:
     for letter, family in FAMILIES.items():
         text += f"## {letter}: {family.title} (exit code {family.exit})\n\n"
         text += f"{family.explanation} {family.fix}\n\n"
-        for name, found in codes().items():
+        for name, found in CODES.items():
             if name[0] == letter:
                 text += f'<a id="{name}"></a>\n\n### {name}: {found.title}\n\n'
                 if found.explanation != family.explanation:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import subprocess
@@ -14,7 +15,7 @@ import pytest
 from coterie.cli import doctor, running
 from coterie.cli.main import call
 from coterie.core import errors
-from coterie.core.codes import FAMILIES, codes
+from coterie.core.codes import CODES, FAMILIES
 from coterie.data.named import NAMED
 from coterie.methods import METHODS
 from coterie.models.zoo import MODELS
@@ -89,35 +90,51 @@ def test_every_code_in_the_source_is_explained() -> None:
         for code in re.findall(r'code="([A-Z]\d+)"', path.read_text())
     }
     assert used
-    assert used <= set(codes())
+    assert used <= set(CODES)
 
 
-@pytest.mark.parametrize("code", codes())
+@pytest.mark.parametrize("code", CODES)
 def test_a_code_is_explained_with_what_to_do(code: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert call(["help", code.lower()]) == 0
     said = capsys.readouterr().out
-    assert said.startswith(f"{code}  {codes()[code].title}")
+    assert said.startswith(f"{code}  {CODES[code].title}")
     assert "what to do: " in said
 
 
 def test_help_without_a_code_lists_them_all(capsys: pytest.CaptureFixture[str]) -> None:
     assert call(["help", "--json"]) == 0
-    assert [o["code"] for o in objects(capsys)] == list(codes())
+    assert [o["code"] for o in objects(capsys)] == list(CODES)
 
 
-def test_families_have_the_exit_codes_of_their_errors() -> None:
-    classes = {
-        "A": errors.AccessError,
-        "C": errors.ConfigError,
-        "D": errors.DataError,
-        "K": errors.CheckpointError,
-        "Q": errors.QuorumError,
-        "R": errors.DivergedError,
-        "S": errors.StorageError,
-        "U": errors.ClientError,
-        "X": errors.CoterieError,
-    }
-    assert {c: f.exit for c, f in FAMILIES.items()} == {c: e.exit for c, e in classes.items()}
+RAISED = {
+    "AccessError": "A",
+    "CheckpointError": "K",
+    "ClientError": "U",
+    "ConfigError": "C",
+    "CoterieError": "X",
+    "DataError": "D",
+    "DivergedError": "R",
+    "QuorumError": "Q",
+    "StorageError": "S",
+}
+
+
+@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda p: p.stem)
+def test_an_error_has_a_code_of_its_own_family(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            family = RAISED.get(node.func.id)
+            codes = [k.value for k in node.keywords if k.arg == "code"] if family else []
+            given = [
+                c.value for code in codes for c in ast.walk(code) if isinstance(c, ast.Constant)
+            ]
+            assert all(str(code).startswith(str(family)) for code in given), node.lineno
+
+
+def test_exit_codes_are_the_ones_that_scripts_know() -> None:
+    known = {"A": 8, "C": 2, "D": 3, "K": 5, "Q": 4, "R": 6, "S": 7, "U": 1, "X": 1}
+    assert {letter: family.exit for letter, family in FAMILIES.items()} == known
+    assert errors.CoterieError("", code="K001").exit == 5
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from coterie.config import Config, ProblemsError, explain, load, loads, resolved
 from coterie.config.aliases import ALIASES
 from coterie.config.hyperparameters import SOLVER
-from coterie.config.resolved import keys, tree
+from coterie.config.resolved import dotted_keys
 from coterie.config.source import assignment
 from coterie.config.template import template
 from coterie.core.errors import ConfigError
@@ -71,7 +71,7 @@ def test_every_default_is_written_out() -> None:
     unset |= {"evaluate.target", "engine.address"}
     text = resolved(loads(""))
     written = {".".join(p) for p in _leaves(text)}
-    assert written == set(keys(tree(loads("")))) - unset
+    assert written == set(dotted_keys(loads(""))) - unset
 
 
 def _leaves(text: str) -> list[tuple[str, ...]]:
@@ -254,8 +254,8 @@ def test_the_template_has_every_key_of_the_kind(kind: str) -> None:
     text = template(data="digits", method="fedavg", partition=kind)
     config = loads(text)
     written = {".".join(p) for p in _leaves(text)}
-    unset = {k for k in keys(tree(config)) if k.split(".")[-1] in _commented(text)}
-    assert written == set(keys(tree(config))) - unset
+    unset = {k for k in dotted_keys(config) if k.split(".")[-1] in _commented(text)}
+    assert written == set(dotted_keys(config)) - unset
 
 
 def _commented(text: str) -> set[str]:

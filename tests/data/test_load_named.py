@@ -14,7 +14,7 @@ from coterie.core.errors import DataError
 from coterie.data import named
 from coterie.data.load import load
 from coterie.data.named import NAMED, canonical, find, require
-from tests.data.test_readers_idx import write_idx
+from tests.data.readers.test_idx import write_idx
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 import torch
 
+from coterie.core.codes.data import DIVIDING
 from coterie.core.errors import ConfigError, CoterieError, DataError
 from coterie.data.dataset import Data
-from coterie.data.kinds import CODES, KINDS, LabelSets, Permutation
+from coterie.data.kinds import KINDS, LabelSets, Permutation
 from coterie.data.partition import Partition, divide, reserve
 from tests.data.labelled import labelled
 
@@ -160,7 +161,7 @@ def refused(code: str, data: Data = DATA, kind: Any = "iid", clients: Any = 20, 
     with pytest.raises(CoterieError) as caught:
         divide(data, kind, clients, 0, **how)
     assert caught.value.code == code
-    assert code in CODES
+    assert code in DIVIDING
     assert caught.value.fix
     assert isinstance(caught.value, ConfigError if code.startswith("C") else DataError)
     return str(caught.value)

@@ -45,7 +45,7 @@ def certs(
 
 
 def named(clients: str) -> list[str]:
-    """The names that are meant.
+    """The names of the clients that a list of names, or a number of clients, stands for.
 
     >>> named("3"), named("berlin, lyon")
     (['0', '1', '2'], ['berlin', 'lyon'])

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from coterie.cli import say
+from coterie.cli.options import Json, Plot
 
 if TYPE_CHECKING:
     from coterie.data.dataset import Data
@@ -27,19 +27,20 @@ def data(
     ] = None,
     clients: Annotated[int, typer.Option(help="How many clients.")] = 20,
     seed: Annotated[int, typer.Option(help="The seed of the partition.")] = 0,
-    plot: Annotated[Path | None, typer.Option(help="Write the picture as an HTML page.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+    plot: Plot = None,
+    json: Json = False,
 ) -> None:
     """Show data, and who would hold what.
 
     With --partition: which labels each client would have.
     """
     from coterie.config import load as load_config
+    from coterie.config.schema import Data as Table
+    from coterie.config.source import assignment
 
-    names = ("label", "owner", "size", "gray")
     given = [("data.source", source), ("partition.clients", clients), ("seed", seed)]
-    for key, value in read_options(settings or []):
-        given.append((f"data.{key}" if key in names else f"data.options.{key}", value))
+    for key, value in map(assignment, settings or []):
+        given.append((f"data.{key}" if key in Table.reader_keys else f"data.options.{key}", value))
     if partition or plot:
         given.append(("partition.kind", partition or "iid"))
     config = load_config(None, given)
@@ -70,13 +71,6 @@ def data(
             say.label("plot", str(plot))
     if not json:
         say.label("next", f"coterie run --data {source} --partition {partition or 'dirichlet:0.3'}")
-
-
-def read_options(settings: list[str]) -> list[tuple[str, Any]]:
-    """Options of the reader from the command line."""
-    from coterie.config.source import assignment
-
-    return [assignment(s) for s in settings]
 
 
 def facts(found: Data) -> dict[str, Any]:

@@ -10,11 +10,12 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 import typer
 
 from coterie.cli import say
+from coterie.cli.options import Json
 
 CORE = ("torch", "numpy", "scipy", "scikit-learn", "safetensors", "pydantic", "typer", "rich")
 MORE = ("pillow", "plotly")
@@ -37,9 +38,7 @@ class Finding(NamedTuple):
     fix: str = ""
 
 
-def doctor(
-    json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
-) -> None:
+def doctor(json: Json = False) -> None:
     """Look at this machine.
 
     Versions, threads, disk, data folders, packages that do not fit together.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from coterie.cli import say
+from coterie.cli.options import Clients, Kind, Model, Plot, Seed
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -44,18 +45,16 @@ def inspect(
         list[str] | None,
         typer.Argument(metavar="[KEY=VALUE]...", help="Settings, as train.lr=0.1."),
     ] = None,
-    partition: Annotated[
-        str | None, typer.Option(help="partition.kind, as dirichlet:0.3 or rotation+quantity.")
-    ] = None,
-    clients: Annotated[int | None, typer.Option(help="partition.clients")] = None,
-    model: Annotated[str | None, typer.Option(help="model.name: see coterie models.")] = None,
-    seed: Annotated[int | None, typer.Option(help="seed")] = None,
+    partition: Kind = None,
+    clients: Clients = None,
+    model: Model = None,
+    seed: Seed = None,
     rounds: Annotated[int, typer.Option(min=0, help="Of FedAvg before the trajectories.")] = 1,
     distance: Annotated[
         Distance, typer.Option(help="cosine: of the updates; l2: FedClust's Eq. 3.")
     ] = Distance.cosine,
     linkage: Annotated[Linkage, typer.Option(help="Of the tree of clients.")] = Linkage.average,
-    plot: Annotated[Path | None, typer.Option(help="Write the picture as an HTML page.")] = None,
+    plot: Plot = None,
     json: Annotated[bool, typer.Option("--json", help="All numbers as one JSON object.")] = False,
 ) -> None:
     """See how heterogeneous clients are, and choose a threshold.
@@ -72,28 +71,7 @@ def inspect(
     }
     config = experiment_of(source, settings or [], flags)
     data_at_hand(config)
-    import torch
-
-    from coterie.methods.fedclust import FedClust
-    from coterie.studies import experiment
-    from coterie.studies.inspection import inspect as look
-    from coterie.tasks.solver import Solver
-
-    torch.set_num_threads(config.engine.threads)
-    people = experiment.population(config)
-    method = experiment.method(config)
-    seen = look(
-        people,
-        config.model.name,
-        rounds=rounds,
-        seed=config.seed,
-        solver=Solver(**config.train.solver),
-        distance="l2" if distance is Distance.l2 else "update_cosine",
-        linkage=linkage.value,
-        head=config.model.head,
-        model_options=experiment.model_options(config),
-        method=method if isinstance(method, FedClust) else None,
-    )
+    seen = inspected(config, rounds, distance, linkage)
     if json:
         say.line(seen.facts())
     else:
@@ -105,6 +83,32 @@ def inspect(
             say.label("plot", str(plot))
     if not json:
         say.label("next", advice(seen, source, flags))
+
+
+def inspected(config: Config, rounds: int, distance: Distance, linkage: Linkage) -> Inspection:
+    """What is seen of the clients of an experiment."""
+    import torch
+
+    from coterie.methods.fedclust import FedClust
+    from coterie.studies import experiment
+    from coterie.studies.inspection import inspect as look
+    from coterie.tasks.solver import Solver
+
+    torch.set_num_threads(config.engine.threads)
+    people = experiment.population(config)
+    method = experiment.method(config)
+    return look(
+        people,
+        config.model.name,
+        rounds=rounds,
+        seed=config.seed,
+        solver=Solver(**config.train.solver),
+        distance="l2" if distance is Distance.l2 else "update_cosine",
+        linkage=linkage.value,
+        head=config.model.head,
+        model_options=experiment.model_options(config),
+        method=method if isinstance(method, FedClust) else None,
+    )
 
 
 def experiment_of(source: str, settings: list[str], flags: dict[str, Any]) -> Config:

@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from coterie.cli import say
+from coterie.cli.options import Json
 from coterie.core.errors import ConfigError
-
-Json = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
+from coterie.core.suggest import similar
 
 
 def methods(
@@ -41,16 +41,14 @@ def method(name: str, json: bool) -> None:
     from coterie.config.describe import describe
     from coterie.config.fields import Required
     from coterie.config.hyperparameters import hyperparameters, paper, table_name
-    from coterie.config.problems import near
     from coterie.config.validate import plain
     from coterie.methods import METHODS
 
     if name not in METHODS and ":" not in name:
-        similar = near(name.lower(), METHODS)
         raise ConfigError(
             f"unknown method {name!r}",
             code="C041",
-            fix=f"a similar name exists: {similar}" if similar else "coterie methods lists them",
+            fix=similar(name.lower(), METHODS) or "coterie methods lists them",
         )
     own = {
         key: (
@@ -152,19 +150,18 @@ def explain(
     json: Json = False,
 ) -> None:
     """Explain an error code, or list them all."""
-    from coterie.core.codes import FAMILIES, codes
+    from coterie.core.codes import CODES, FAMILIES
 
-    known = codes()
     if code is None:
         if json:
-            for key, c in known.items():
+            for key, c in CODES.items():
                 say.line({"code": key, "exit": FAMILIES[key[0]].exit, **c._asdict()})
             return
-        rows = [(key, FAMILIES[key[0]].exit, c.title) for key, c in known.items()]
+        rows = [(key, FAMILIES[key[0]].exit, c.title) for key, c in CODES.items()]
         say.result(say.table(("code", "exit", "what happened"), rows))
         say.label("next", "coterie help CODE    one of them explained")
         return
-    found = known.get(code.upper())
+    found = CODES.get(code.upper())
     if found is None:
         raise ConfigError(
             f"there is no code {code}", code="C016", fix="coterie help    lists them all"

@@ -6,8 +6,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
+from collections.abc import Sequence
 from types import FrameType
 
 import click
@@ -15,6 +14,7 @@ from click.exceptions import Abort, NoSuchOption
 
 from coterie.cli import running, say
 from coterie.core.errors import ClientError, ConfigError, CoterieError, DataError
+from coterie.core.suggest import similar
 
 INTERRUPTED = 130
 
@@ -81,24 +81,17 @@ def usage(error: click.UsageError) -> ConfigError:
     command = error.ctx.command_path if error.ctx else "coterie"
     if isinstance(error, NoSuchOption):
         what = f"there is no option {error.option_name}"
-        similar = near(error.option_name, options(error.ctx))
-        fix = f"a similar option exists: {similar}" if similar else ""
+        fix = similar(error.option_name, options(error.ctx), "option")
     elif what.startswith("No such command") and error.ctx:
         word = what.split("'")[1]
         what = f"there is no command {word}"
         known = getattr(error.ctx.command, "commands", {})
-        similar = near(word, known)
-        fix = f"a similar command exists: {similar}" if similar else f"one of {', '.join(known)}"
+        fix = similar(word, known, "command") or f"one of {', '.join(known)}"
     return ConfigError(
         what[:1].lower() + what[1:],
         code="C001",
         fix=fix or f"{command} --help shows how it is used",
     )
-
-
-def near(word: str, known: Iterable[str]) -> str | None:
-    """The known word most like a given one."""
-    return next(iter(get_close_matches(word, list(known), n=1)), None)
 
 
 def options(context: click.Context | None) -> list[str]:

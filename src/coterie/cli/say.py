@@ -14,12 +14,12 @@ from coterie.core.units import size as size
 
 
 def result(text: str = "") -> None:
-    """A line of what was asked for."""
+    """Print a line of what was asked for, on stdout."""
     print(text, flush=True)
 
 
 def line(value: Mapping[str, Any]) -> None:
-    """One JSON object on a line of stdout."""
+    """Print one JSON object on a line of stdout."""
     print(json.dumps(finite(value), default=str, allow_nan=False), flush=True)
 
 
@@ -37,12 +37,12 @@ def finite(value: Any) -> Any:
 
 
 def note(text: str = "") -> None:
-    """A line of anything else."""
+    """Print a line of anything else, on stderr."""
     print(text, file=sys.stderr, flush=True)
 
 
 def label(word: str, text: str) -> None:
-    """A note under a word: data, run, next."""
+    """Print a note behind a word (data, run, next), on stderr."""
     for i, part in enumerate(text.splitlines()):
         note(f"{'' if i else word:<7} {part}")
 

@@ -43,7 +43,7 @@ OPTIONS = {
 
 
 def translate(tree: dict[str, Any], problems: list[Problem]) -> dict[Path, Path]:
-    """Give every alias in `tree` its own name here; say which key stood for which."""
+    """Rename every alias in `tree` to the key it stands for; the new path -> the old one."""
     renamed: dict[Path, Path] = {}
     for alias, (table, key) in ALIASES.items():
         for found in ((alias,), (table, alias)):
@@ -51,43 +51,40 @@ def translate(tree: dict[str, Any], problems: list[Problem]) -> dict[Path, Path]
             if isinstance(home, dict) and alias in home:
                 target = tree.setdefault(table, {})
                 if isinstance(target, dict):
-                    move(home, alias, target, key, found, (table, key), renamed, problems)
+                    move(home, target, found, (table, key), renamed, problems)
     data = tree.get("data")
     if isinstance(data, dict) and isinstance(data.get("test"), int | float):  # a share: own split
-        old, new = ("data", "test"), ("data", "test_share")
-        move(data, "test", data, "test_share", old, new, renamed, problems)
+        move(data, data, ("data", "test"), ("data", "test_share"), renamed, problems)
     return renamed
 
 
 def translate_options(
     own: dict[str, Any], table: Path, fields: Iterable[str], problems: list[Problem]
 ) -> dict[Path, Path]:
-    """The same for the own table of a method or of a kind of partition, with these fields."""
+    """Rename the aliases in the own table of a method or a kind, which has these fields."""
     renamed: dict[Path, Path] = {}
     known = set(fields)
     for alias, keys in OPTIONS.items():
         key = next((k for k in keys if k in known), None)
         if alias in own and alias not in known and key:
-            move(own, alias, own, key, (*table, alias), (*table, key), renamed, problems)
+            move(own, own, (*table, alias), (*table, key), renamed, problems)
     return renamed
 
 
 def move(
     home: dict[str, Any],
-    alias: str,
     target: dict[str, Any],
-    key: str,
     old: Path,
     new: Path,
     renamed: dict[Path, Path],
     problems: list[Problem],
 ) -> None:
-    """Take one alias out of its table and put its value where it belongs."""
-    value = home.pop(alias)
-    if key in target:
+    """Take the alias at `old` out of its table, and put its value into the table of `new`."""
+    value = home.pop(old[-1])
+    if new[-1] in target:
         problems.append(
             Problem(old, value, "given twice", f"{'.'.join(new)} is the same; keep one of the two")
         )
     else:
-        target[key] = value
+        target[new[-1]] = value
         renamed[new] = old

@@ -8,18 +8,14 @@ from typing import Any
 from coterie.config.describe import fits
 from coterie.config.fields import Field
 from coterie.config.hyperparameters import all_fields
-from coterie.config.problems import Path, Problem, near
-from coterie.data import named
+from coterie.config.problems import Path, Problem
+from coterie.core.suggest import similar
+from coterie.data import kinds, named
 from coterie.engines import ENGINES
-from coterie.methods import METHODS
+from coterie.methods import METHODS, public_samples
 from coterie.models import zoo
 
 CLUSTERS = ("k", "n_clusters", "clusters")  # how methods call their number of clusters
-
-GROUPS = {("rotation", "angles"), ("permutation", "groups"), ("label-groups", "groups")}
-LABELS = {("classes", "per_client"), ("label-sets", "labels"), ("clustered-dirichlet", "groups")}
-PUBLIC = ("feddsmic", "fedds")  # the methods whose server holds samples
-OWNED = ("femnist",)  # the named sets that know their owners
 
 
 class _UnsoundError(Exception):
@@ -49,7 +45,7 @@ class Sound:
         return value
 
 
-def impossible(
+def contradictions(
     tree: Mapping[str, Any], own: str, hyper: Mapping[str, Field], bad: Collection[Path]
 ) -> Iterator[Problem]:
     """Every rule that the experiment breaks; a rule about a wrong value waits until it is right."""
@@ -64,7 +60,7 @@ def impossible(
 def public(v: Sound) -> Iterator[Problem]:
     """A method that compares models on the server's own samples, and a server without any."""
     method, count = v("method"), v("data", "public")
-    if method in PUBLIC and not count:
+    if public_samples(method) and not count:
         fix = "the paper has 1 of each class"
         yield Problem(("data", "public"), count, f"{method} needs some", fix)
 
@@ -106,22 +102,25 @@ def groups(v: Sound) -> Iterator[Problem]:
     if v("data", "options"):
         classes = 0  # an option may choose other labels
     for kind in name.split("+"):
-        at: Path = ("partition", kind) if "+" in name else ("partition",)
-        inside = ("options", kind) if "+" in name else ("options",)
-        own = v("partition", *inside)
-        for key, value in own.items():
-            if (*at, key) in v.bad:
-                continue
-            many = len(value) if isinstance(value, tuple) else value
-            if (kind, key) in GROUPS and clients and many > clients:
-                fix = f"at most {clients} groups, or more clients"
-                yield Problem((*at, key), value, f"more groups than clients ({clients})", fix)
-            if (kind, key) in LABELS and classes and many > classes:
-                fix = f"use 1 – {classes}"
-                yield Problem((*at, key), value, f"{source} has {classes} labels", fix)
-        if kind == "natural" and source and source not in OWNED:
+        cls = kinds.KINDS[kind]
+        below: Path = (kind,) if "+" in name else ()
+        at, own = ("partition", *below), v("partition", "options", *below)
+        many = (
+            f"more groups than clients ({clients})",
+            f"at most {clients} groups, or more clients",
+        )
+        few = (f"{source} has {classes} labels", f"use 1 – {classes}")
+        for key, most, said in ((cls.groups_in, clients, many), (cls.labels_in, classes, few)):
+            if key and most and (*at, key) not in v.bad and count(own[key]) > most:
+                yield Problem((*at, key), own[key], *said)
+        if cls.needs_owners and source and not named.NAMED[source].owned:
             fix = "use another kind; femnist has writers, a CSV has data.owner"
             yield Problem(("partition", "kind"), name, f"{source} does not say who owns what", fix)
+
+
+def count(value: int | tuple[Any, ...]) -> int:
+    """How many a setting asks for: a number, or a list of so many."""
+    return len(value) if isinstance(value, tuple) else value
 
 
 def protocol(v: Sound) -> Iterator[Problem]:
@@ -164,29 +163,18 @@ def network(v: Sound) -> Iterator[Problem]:
     if ":" in name:
         return
     if name not in zoo.MODELS:
-        similar = near(name.lower(), zoo.MODELS)
-        fix = f"a similar name exists: {similar}" if similar else "coterie models lists them"
+        fix = similar(name.lower(), zoo.MODELS) or "coterie models lists them"
         yield Problem(("model", "name"), name, "unknown model", fix)
         return
     model = zoo.MODELS[name]
-    norm = v("model", "norm")
-    if norm is not None and norm not in model.norms:
-        fix = f"use {' or '.join(model.norms)}" if model.norms else "leave it out"
-        yield Problem(("model", "norm"), norm, f"{name} has no such normalisation", fix)
-    for key, value in v("model", "options").items():
-        if key not in model.options:
-            fix = f"its options: {', '.join(model.options) or 'none'}"
-            yield Problem(("model", "options", key), value, f"{name} has no such option", fix)
+    for found in model.objections(norm=v("model", "norm")):
+        yield Problem(("model", "norm"), found.value, found.reason, found.fix)
+    for found in model.objections(options=v("model", "options")):
+        yield Problem(("model", "options", found.setting), found.value, found.reason, found.fix)
     data = named.canonical(v("data", "source"))
-    shape = named.NAMED[data].shape if data else ()
-    if shape and not model.fits(shape):
-        fitting = ", ".join(m.name for m in zoo.MODELS.values() if m.fits(shape))
-        yield Problem(
-            ("model", "name"),
-            name,
-            f"needs images of {model.least}x{model.least}, {data} has {shape[1]}x{shape[2]}",
-            f"models that fit: {fitting}",
-        )
+    if data and named.NAMED[data].shape:
+        for found in model.objections(shape=named.NAMED[data].shape, whose=data):
+            yield Problem(("model", "name"), name, found.reason, found.fix)
 
 
 def engine(v: Sound) -> Iterator[Problem]:

@@ -37,11 +37,11 @@ class Grid:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the reader of the file should know, once."""
+        """What the reader of the file should know, each note once."""
         return tuple(dict.fromkeys(n for c in self.experiments.values() for n in c.notes))
 
     def asked(self) -> dict[str, Any]:
-        """What compare.toml says."""
+        """The comparison as plain values, which compare.toml holds."""
         first = next(iter(self.experiments.values()))
         return {
             "format": FORMAT,
@@ -77,12 +77,12 @@ def grid(
         raise refused("method is given as a setting", "name the methods with --methods")
     known = {table_name(split(m)[0]) for m in methods}
     known |= {table_name(listed)} if isinstance(listed, str) else set()
-    made = {m: one(written, given, m, known) for m in methods}
+    made = {m: experiment_of(written, given, m, known) for m in methods}
     public = max(config.data.public or 0 for config in made.values())
     if any((config.data.public or 0) != public for config in made.values()):
         # A server that holds samples leaves fewer to the clients: then it must in every run.
         given.append(("data.public", public))
-        made = {m: one(written, given, m, known) for m in methods}
+        made = {m: experiment_of(written, given, m, known) for m in methods}
     start = next(iter(made.values())).seed
     chosen = tuple(range(start, start + seeds)) if isinstance(seeds, int) else tuple(seeds)
     if not chosen or len(set(chosen)) < len(chosen) or min(chosen) < 0:
@@ -90,7 +90,9 @@ def grid(
     return Grid({m: replace(config, seed=chosen[0]) for m, config in made.items()}, chosen)
 
 
-def one(written: Written, settings: list[tuple[str, Any]], label: str, known: set[str]) -> Config:
+def experiment_of(
+    written: Written, settings: list[tuple[str, Any]], label: str, known: set[str]
+) -> Config:
     """The experiment of one method: without the tables of the others."""
     method, own = split(label)
     others = known - {table_name(method)}

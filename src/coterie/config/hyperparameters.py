@@ -90,7 +90,7 @@ def own_comments(cls: type) -> dict[str, str]:
     """The comments beside the fields of an imported class, where its source is at hand."""
     try:
         path = inspect.getsourcefile(cls)
-        text = Path(path).read_bytes() if path else b""
-    except (TypeError, OSError):
+        text = Path(path).read_text(encoding="utf-8") if path else ""
+    except (TypeError, OSError, UnicodeDecodeError):
         return {}
     return fields.comments(text, cls.__name__)

@@ -8,26 +8,17 @@ from dataclasses import replace
 from pathlib import Path as File
 from typing import Any
 
-from coterie.config import aliases, cross_checks, hyperparameters, partition, schema, source
-from coterie.config.fields import Field, fields
-from coterie.config.problems import Path, Problem, ProblemsError, near, place
+from coterie.config import aliases, cross_checks, hyperparameters, partition, source, toml
+from coterie.config.fields import Field
+from coterie.config.problems import Path, Problem, ProblemsError, place
 from coterie.config.schema import Config
 from coterie.config.source import Written
-from coterie.config.validate import values
+from coterie.config.tables import TABLES, TOP, keys_at_top, keys_of, tables_with
+from coterie.config.validate import resolve_fields
 from coterie.core.errors import ConfigError
-from coterie.methods import METHODS
+from coterie.core.suggest import closest, similar
+from coterie.methods import METHODS, public_samples
 
-HERE = schema.__name__
-TABLES = {
-    "data": schema.Data,
-    "partition": schema.Partition,
-    "model": schema.Model,
-    "train": schema.Train,
-    "evaluate": schema.Evaluate,
-    "newcomers": schema.Newcomers,
-    "engine": schema.Engine,
-    "output": schema.Output,
-}
 Settings = Iterable[tuple[str, Any]]
 
 
@@ -51,47 +42,31 @@ def resolve(written: Written, settings: Settings = ()) -> Config:
     """Every key with its value and where that came from; `ProblemsError` with all that is wrong."""
     for key, value in settings:
         source.override(written, key, value)
-    if isinstance(several := written.tree.get("method"), tuple):
-        raise ConfigError(
-            f"{written.name} lists {len(several)} methods",
-            code="C018",
-            fix=f"compare them: coterie compare {written.name}; or choose one: method={several[0]}"
-            if several
-            else "name a method",
-        )
+    refuse_several_methods(written)
     problems: list[Problem] = []
     tree = copy.deepcopy(written.tree)
     renamed = aliases.translate(tree, problems)
-    top = {k: f for k, f in fields(HERE, "Config").items() if k in ("method", "seed")}
-    method, own = method_of(tree, top, problems)
+    method, own = method_of(tree, problems)
     table = hyperparameters.table_name(method)
-    problems += strangers(tree, table)
-    out: dict[str, Any] = values(top, {k: tree[k] for k in top if k in tree}, (), problems)
-    out["method"] = method
+    problems += unknown_at_top(tree, table)
     given = {k: v for k in (*TABLES, table) if isinstance(v := tree.get(k, {}), dict)}
-    for name, cls in TABLES.items():
-        if name == "partition":
-            out[name] = partition.resolve(given.get(name, {}), renamed, problems)
-        else:
-            out[name] = values(fields(HERE, cls.__name__), given.get(name, {}), (name,), problems)
-    if out["data"]["test"] in ("labels", "proportions") and "test_share" not in given.get(
-        "data", {}
-    ):
-        out["data"]["test_share"] = 1.0
-    if method in cross_checks.PUBLIC and "public" not in given.get("data", {}):
-        out["data"]["public"] = 1
-    paper = own_training(method, given.get("train", {}), out["train"]) if own is not None else {}
-    mine = given.get(table, {})
+    out: dict[str, Any] = resolve_fields(
+        keys_at_top(), {k: tree[k] for k in TOP if k in tree}, (), problems
+    )
+    out["method"] = method
+    out |= resolve_tables(given, method, renamed, problems)
+    paper = fill_from_paper(method, given.get("train", {}), out["train"]) if own is not None else {}
+    mine = given.get(table, {}) if own is not None else {}
     if own is not None:
         renamed |= aliases.translate_options(mine, (table,), own, problems)
-        problems += moved(mine, table)
-    out["hyper"] = values(own or {}, mine if own is not None else {}, (table,), problems)
-    problems += cross_checks.impossible(out, table, own or {}, {p.path for p in problems})
-    places = {**written.places, **{new: written.places.get(old, 0) for new, old in renamed.items()}}
+        problems += set_in_train(mine, table)
+    out["hyper"] = resolve_fields(own or {}, mine, (table,), problems)
+    problems += cross_checks.contradictions(out, table, own or {}, {p.path for p in problems})
     if problems:
-        problems = [at_home(p, own or {}) for p in problems]
-        shown = [Problem(renamed.get(p.path, p.path), p.value, p.reason, p.fix) for p in problems]
+        problems = [pointed_to_its_table(p, own or {}) for p in problems]
+        shown = [replace(p, path=renamed.get(p.path, p.path)) for p in problems]
         raise ProblemsError(written.name, shown, written.places)
+    places = {**written.places, **{new: written.places.get(old, 0) for new, old in renamed.items()}}
     notes = [f"{'.'.join(o)} is called {'.'.join(n)} here" for n, o in renamed.items()]
     return Config(
         **{k: v for k, v in out.items() if k not in TABLES},
@@ -101,16 +76,49 @@ def resolve(written: Written, settings: Settings = ()) -> Config:
     )
 
 
+def refuse_several_methods(written: Written) -> None:
+    """Refuse a list of methods: it asks for a comparison."""
+    if isinstance(several := written.tree.get("method"), tuple):
+        raise ConfigError(
+            f"{written.name} lists {len(several)} methods",
+            code="C018",
+            fix=f"compare them: coterie compare {written.name}; or choose one: method={several[0]}"
+            if several
+            else "name a method",
+        )
+
+
+def resolve_tables(
+    given: Mapping[str, dict[str, Any]],
+    method: str,
+    renamed: dict[Path, Path],
+    problems: list[Problem],
+) -> dict[str, Any]:
+    """Every table with every key; of [data], some defaults follow from other settings."""
+    out = {
+        name: partition.resolve(given.get(name, {}), renamed, problems)
+        if name == "partition"
+        else resolve_fields(keys_of(name), given.get(name, {}), (name,), problems)
+        for name in TABLES
+    }
+    data, said = out["data"], given.get("data", {})
+    if data["test"] in ("labels", "proportions") and "test_share" not in said:
+        data["test_share"] = 1.0
+    if "public" not in said:
+        data["public"] = public_samples(method) or data["public"]
+    return out
+
+
 def method_of(
-    tree: Mapping[str, Any], top: Mapping[str, Field], problems: list[Problem]
+    tree: Mapping[str, Any], problems: list[Problem]
 ) -> tuple[str, dict[str, Field] | None]:
     """The method and its hyper-parameters; None for one that is not known."""
-    method = tree.get("method", top["method"].default)
+    default = keys_at_top()["method"].default
+    method = tree.get("method", default)
     if not isinstance(method, str):
-        return top["method"].default, None  # the type is reported with the other keys
+        return default, None  # the type is reported with the other keys
     if method not in METHODS and ":" not in method:
-        similar = near(method.lower(), METHODS)
-        fix = f"a similar name exists: {similar}" if similar else "coterie methods lists them"
+        fix = similar(method.lower(), METHODS) or "coterie methods lists them"
         problems.append(Problem(("method",), method, "unknown method", fix))
         return method, None
     try:
@@ -121,10 +129,10 @@ def method_of(
         return method, None
 
 
-def strangers(tree: Mapping[str, Any], own: str) -> Iterator[Problem]:
+def unknown_at_top(tree: Mapping[str, Any], own: str) -> Iterator[Problem]:
     """Keys and tables at the top that nothing here has."""
     for key, value in tree.items():
-        if key in ("method", "seed"):
+        if key in TOP:
             continue
         if key in TABLES or key == own:
             if not isinstance(value, Mapping):
@@ -133,46 +141,44 @@ def strangers(tree: Mapping[str, Any], own: str) -> Iterator[Problem]:
             fix = f'remove it, or set method = "{key}"'
             yield Problem((key,), value, f'method is "{own}"', fix)
         else:
-            yield stranger(key, value, own)
+            yield unknown_key_or_table(key, value, own)
 
 
-def stranger(key: str, value: Any, own: str) -> Problem:
+def unknown_key_or_table(key: str, value: Any, own: str) -> Problem:
     """One unknown key or table at the top."""
     if isinstance(value, Mapping):
-        similar = near(key, [*TABLES, own])
-        known = ", ".join(f"[{t}]" for t in [*TABLES, own])
-        fix = f"a similar table exists: [{similar}]" if similar else f"tables: {known}"
+        known = [*TABLES, own]
+        near = closest(key, known)
+        tables = ", ".join(f"[{t}]" for t in known)
+        fix = f"a similar table exists: [{near}]" if near else f"tables: {tables}"
         return Problem((key,), value, "unknown table", fix)
-    homes = [name for name, cls in TABLES.items() if key in fields(HERE, cls.__name__)]
-    if homes:
+    if homes := tables_with(key):
         return Problem((key,), value, "not at the top", f"put it under [{homes[0]}]")
-    similar = near(key, ["method", "seed", *TABLES])
-    fix = f"a similar key exists: {similar}" if similar else "keys here: method, seed"
+    fix = similar(key, [*TOP, *TABLES], "key") or "keys here: method, seed"
     return Problem((key,), value, "unknown key", fix)
 
 
-def at_home(problem: Problem, own: Mapping[str, Field]) -> Problem:
+def pointed_to_its_table(problem: Problem, own: Mapping[str, Field]) -> Problem:
     """A problem with a key that another table has, told to go there."""
     *table, key = problem.path
     if problem.reason != "unknown key" or "similar" in problem.fix or not table:
         return problem
-    homes = [name for name, cls in TABLES.items() if key in fields(HERE, cls.__name__)]
     if key in aliases.ALIASES:
         home, name = aliases.ALIASES[key]
         return replace(problem, fix=f"it is called {name}, under [{home}]")
-    if homes and key != "options":
+    if (homes := tables_with(key)) and key != "options":
         return replace(problem, fix=f"put it under [{homes[0]}]")
     return replace(problem, fix="it belongs to the method's own table") if key in own else problem
 
 
-def moved(mine: dict[str, Any], table: str) -> Iterator[Problem]:
+def set_in_train(mine: dict[str, Any], table: str) -> Iterator[Problem]:
     """Fields of a method that [train] sets."""
     for key, instead in hyperparameters.ELSEWHERE.items():
         if key in mine:
             yield Problem((table, key), mine.pop(key), "set in [train]", f"there: {instead}")
 
 
-def own_training(method: str, given: Mapping[str, Any], train: dict[str, Any]) -> dict[str, Any]:
+def fill_from_paper(method: str, given: Mapping[str, Any], train: dict[str, Any]) -> dict[str, Any]:
     """With defaults = "paper": fill what was not given with the method's own; say what was."""
     if train["defaults"] != "paper":
         return {}
@@ -187,16 +193,7 @@ def origins(
     tree: Mapping[str, Any], places: Mapping[Path, int | str], name: str, paper: Mapping[str, Any]
 ) -> Iterator[tuple[str, str]]:
     """Where each value came from that is not a default of the library."""
-    for path in leaves(tree):
+    for path in toml.leaves(tree):
         yield ".".join(path), place(path, name, places)[1]
     for key in paper:
         yield f"train.{key}", 'the method\'s own (train.defaults = "paper")'
-
-
-def leaves(tree: Mapping[str, Any], above: Path = ()) -> Iterator[Path]:
-    """The path of every value in nested tables."""
-    for key, value in tree.items():
-        if isinstance(value, Mapping):
-            yield from leaves(value, (*above, key))
-        else:
-            yield (*above, key)

@@ -8,11 +8,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from coterie.config import aliases, schema
-from coterie.config.fields import Field, fields
-from coterie.config.problems import Path, Problem, near
-from coterie.config.validate import values
+from coterie.config import aliases
+from coterie.config.fields import Field
+from coterie.config.problems import Path, Problem
+from coterie.config.tables import keys_of, keys_of_kind
+from coterie.config.validate import resolve_fields
 from coterie.core.errors import ConfigError
+from coterie.core.suggest import similar
 from coterie.data import kinds
 
 TABLE = "partition"
@@ -22,8 +24,8 @@ def resolve(
     given: Mapping[str, Any], renamed: dict[Path, Path], problems: list[Problem]
 ) -> dict[str, Any]:
     """The table with every default; a composition has a sub-table for each of its parts."""
-    known = {k: f for k, f in fields(schema.__name__, "Partition").items() if k != "options"}
-    out = values(known, {k: v for k, v in given.items() if k in known}, (TABLE,), problems)
+    known = keys_of(TABLE)
+    out = resolve_fields(known, {k: v for k, v in given.items() if k in known}, (TABLE,), problems)
     rest = {k: v for k, v in given.items() if k not in known}
     if not isinstance(out["kind"], str):
         return out | {"options": {}}
@@ -33,11 +35,11 @@ def resolve(
         problems.append(Problem((TABLE, "kind"), out["kind"], *refusal(error)))
         return out | {"options": {}}
     out["kind"] = kinds.describe(kind)["kind"]
-    parts = parts_of(kind)
-    if isinstance(parts[0], kinds.Natural) and "clients" not in given:
+    parts = kinds.parts_of(kind)
+    if parts[0].needs_owners and "clients" not in given:
         out["clients"] = None
     if len(parts) == 1:
-        return out | {"options": one(kind, rest, (TABLE,), renamed, problems)}
+        return out | {"options": resolve_kind(kind, rest, (TABLE,), renamed, problems)}
     names = {part.name for part in parts}
     for key, value in rest.items():
         if key not in names:
@@ -45,24 +47,21 @@ def resolve(
     tables = {k: v for k, v in rest.items() if k in names and isinstance(v, Mapping)}
     return out | {
         "options": {
-            part.name: one(part, tables.get(part.name, {}), (TABLE, part.name), renamed, problems)
+            part.name: resolve_kind(
+                part, tables.get(part.name, {}), (TABLE, part.name), renamed, problems
+            )
             for part in parts
         }
     }
 
 
-def parts_of(kind: kinds.Kind) -> tuple[kinds.Kind, ...]:
-    """A composition's base and modifiers; any other kind is its own only part."""
-    return (kind.base, *kind.modifiers) if isinstance(kind, kinds.Composite) else (kind,)
-
-
 def options_of(kind: kinds.Kind) -> dict[str, Field]:
     """The fields of one kind; what its text already set stands in for the default."""
-    known = fields(kinds.__name__, type(kind).__name__)
+    known = keys_of_kind(type(kind))
     return {key: replace(f, default=getattr(kind, key)) for key, f in known.items()}
 
 
-def one(
+def resolve_kind(
     kind: kinds.Kind,
     given: Mapping[str, Any],
     path: Path,
@@ -74,13 +73,13 @@ def one(
     renamed |= aliases.translate_options(mine, path, known, problems)
     before = len(problems)
     for key in mine.keys() - known.keys():
-        problems.append(strange(key, mine.pop(key), path, kind.name, known))
-    plain = fields(kinds.__name__, type(kind).__name__)
+        problems.append(unknown_key(key, mine.pop(key), path, kind.name, known))
+    plain = keys_of_kind(type(kind))
     for key in known.keys() & mine.keys():
         if known[key].default not in (plain[key].default, mine[key]):
             fix = f"the kind's text says {known[key].default}; keep one of the two"
             problems.append(Problem((*path, key), mine[key], "given twice", fix))
-    found = values(known, mine, path, problems)
+    found = resolve_fields(known, mine, path, problems)
     if len(problems) == before:
         try:
             type(kind)(**found)
@@ -102,16 +101,14 @@ def refusal(error: ConfigError) -> tuple[str, str]:
     return "cannot be composed", f"{why}; {error.fix}"
 
 
-def strange(key: str, value: Any, path: Path, kind: str, known: Mapping[str, Field]) -> Problem:
+def unknown_key(key: str, value: Any, path: Path, kind: str, known: Mapping[str, Field]) -> Problem:
     """A key that this kind does not have; another kind might."""
     here = [*known, *(("kind", "clients") if len(path) == 1 else ())]
-    others = [n for n, cls in kinds.KINDS.items() if key in fields(kinds.__name__, cls.__name__)]
+    others = [n for n, cls in kinds.KINDS.items() if key in keys_of_kind(cls)]
     if others:
         fix = f"a key of {', '.join(others)}; {kind} has {', '.join(known) or 'none'}"
-    elif similar := near(key, here):
-        fix = f"a similar key exists: {similar}"
     else:
-        fix = f"keys here: {', '.join(here)}"
+        fix = similar(key, here, "key") or f"keys here: {', '.join(here)}"
     return Problem((*path, key), value, "unknown key", fix)
 
 

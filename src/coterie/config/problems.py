@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 from coterie.config import toml
@@ -50,16 +49,6 @@ def shorten(text: str, width: int = 40) -> str:
 def width(column: Iterable[str], most: int = 40) -> int:
     """How wide a column is made; a cell that is longer still pushes its own line only."""
     return max((n for cell in column if (n := len(cell)) <= most), default=most)
-
-
-def near(word: str, known: Iterable[str]) -> str | None:
-    """The known word most like a given one, if any is.
-
-    >>> near("local_epoch", ["local_epochs", "lr"])
-    'local_epochs'
-    """
-    found = get_close_matches(word, list(known), n=1)
-    return found[0] if found else None
 
 
 class ProblemsError(ConfigError):

@@ -8,9 +8,9 @@ from typing import Any
 
 from coterie.config import toml
 from coterie.config.hyperparameters import table_name
-from coterie.config.problems import near
 from coterie.config.schema import Config
 from coterie.core.errors import ConfigError
+from coterie.core.suggest import closest
 
 
 def tree(config: Config) -> dict[str, Any]:
@@ -43,6 +43,11 @@ def resolved(config: Config) -> str:
     return notes + toml.write(tree(config))
 
 
+def dotted_keys(config: Config) -> list[str]:
+    """Every key of an experiment, with its tables before it."""
+    return [".".join(path) for path in toml.leaves(tree(config))]
+
+
 def explain(config: Config, key: str) -> str:
     """A key's value and where it came from.
 
@@ -55,8 +60,8 @@ def explain(config: Config, key: str) -> str:
     found: Any = tree(config)
     for part in key.split("."):
         if not isinstance(found, Mapping) or part not in found:
-            known = list(keys(tree(config)))
-            similar = near(key, known) or next((k for k in known if k.endswith(f".{key}")), None)
+            known = dotted_keys(config)
+            similar = closest(key, known) or next((k for k in known if k.endswith(f".{key}")), None)
             raise ConfigError(
                 f"there is no key {key}",
                 code="C014",
@@ -67,14 +72,3 @@ def explain(config: Config, key: str) -> str:
         return "\n".join(explain(config, f"{key}.{k}") for k in found)
     shown = "not set" if found is None else toml.inline(found)
     return f"{key} = {shown}    {config.origins.get(key, 'default')}"
-
-
-def keys(table: Mapping[str, Any], above: str = "") -> list[str]:
-    """Every dotted key of nested tables."""
-    return [
-        key
-        for name, value in table.items()
-        for key in (
-            keys(value, f"{above}{name}.") if isinstance(value, Mapping) else [f"{above}{name}"]
-        )
-    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from coterie.core.bounds import Count, Decay, NonNegative, Positive, Share, Whole, dataclass
 from coterie.data.kinds import Kind, from_dict
@@ -23,6 +23,7 @@ SOLVER = {  # keys of [train] and the fields of the solver they set
 class Data:
     """What is learned from, and how clients are tested."""
 
+    reader_keys: ClassVar[tuple[str, ...]] = ("label", "owner", "size", "gray")
     source: str = "digits"  # a set by its name, a folder of class folders, .csv, .npz, ...
     test: Literal["own", "labels", "proportions"] = "own"  # which samples test a client
     test_share: Share = 0.2  # of a client's samples; of the official test set, where 1 is usual
@@ -38,7 +39,7 @@ class Data:
     @property
     def reader(self) -> dict[str, Any]:
         """The options of the reader that were given."""
-        named = {k: getattr(self, k) for k in ("label", "owner", "size", "gray")}
+        named = {k: getattr(self, k) for k in self.reader_keys}
         return {**{k: v for k, v in named.items() if v is not None}, **self.options}
 
 

@@ -10,8 +10,9 @@ from pathlib import Path as File
 from typing import Any
 
 from coterie.config import toml
-from coterie.config.problems import Path, near
+from coterie.config.problems import Path
 from coterie.core.errors import ConfigError
+from coterie.core.suggest import closest
 
 COMMAND_LINE = "command line"
 SYNTAX = {  # a word of tomllib's message, and what to do about it
@@ -36,14 +37,14 @@ class Written:
 
 
 def read(file: File | str) -> Written:
-    """An experiment file."""
+    """What an experiment file says, not yet checked."""
     name = str(file)
     try:
         text = File(file).read_bytes().decode()
     except FileNotFoundError as cause:
         folder = File(file).absolute().parent
         found = sorted(p.name for p in folder.glob("*.toml")) if folder.is_dir() else []
-        other = near(File(file).name, found)
+        other = closest(File(file).name, found)
         raise ConfigError(
             f"there is no file {name}",
             code="C010",
@@ -67,7 +68,7 @@ def read(file: File | str) -> Written:
 
 
 def parse(text: str, name: str) -> Written:
-    """The text of an experiment file."""
+    """What the text of an experiment file says, not yet checked."""
     try:
         tree = tomllib.loads(text)
     except tomllib.TOMLDecodeError as cause:

@@ -7,12 +7,13 @@ from typing import Any, Literal, get_origin
 
 from coterie.config import toml
 from coterie.config.describe import describe
-from coterie.config.fields import Field, fields
+from coterie.config.fields import Field
 from coterie.config.hyperparameters import hyperparameters, table_name
-from coterie.config.load import HERE, TABLES, load
-from coterie.config.partition import options_of, parts_of
+from coterie.config.load import load
+from coterie.config.partition import options_of
 from coterie.config.resolved import tree
-from coterie.data import named
+from coterie.config.tables import TABLES, keys_at_top, keys_of
+from coterie.data import kinds, named
 from coterie.models import zoo
 
 
@@ -29,17 +30,17 @@ def template(*, data: str, method: str, partition: str, model: str | None = None
     own = table_name(method)
     text = [
         "# An experiment. Check it: coterie check FILE. Run it: coterie run FILE",
-        *keys({k: f for k, f in fields(HERE, "Config").items() if k in ("method", "seed")}, values),
+        *keys(keys_at_top(), values),
     ]
-    for name, cls in TABLES.items():
+    for name in TABLES:
         if name == "evaluate" and own in values:
             text += [
                 "",
                 f"[{toml.bare(own)}]",
                 *keys(hyperparameters(method), values[own]),
             ]
-        known = {k: f for k, f in fields(HERE, cls.__name__).items() if k != "options"}
-        parts = parts_of(config.partition.spec) if name == "partition" else ()
+        known = {k: f for k, f in keys_of(name).items() if k != "options"}
+        parts = kinds.parts_of(config.partition.spec) if name == "partition" else ()
         if len(parts) == 1:
             known |= options_of(parts[0])
         text += ["", f"[{name}]", *keys(known, values[name])]

@@ -6,7 +6,7 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 Path = tuple[str, ...]
@@ -36,6 +36,7 @@ class _Scan:
         self.found: dict[Path, int] = {}
 
     def document(self) -> dict[Path, int]:
+        """Read all tables and pairs; the lines found."""
         table: Path = ()
         self.take(_BLANK)
         while self.at < len(self.text):
@@ -50,6 +51,7 @@ class _Scan:
         return self.found
 
     def pair(self, table: Path) -> None:
+        """A key and its value, below a table."""
         path = self.key(table)
         self.at += 1  # the equals sign
         self.take(_BLANK)
@@ -70,6 +72,7 @@ class _Scan:
             self.at += 1
 
     def value(self, path: Path) -> None:
+        """Pass over a value; the keys of an inline table are noted."""
         match self.text[self.at]:
             case "[":
                 self.items("]", lambda: self.value(path))
@@ -92,12 +95,14 @@ class _Scan:
         self.at += 1
 
     def take(self, pattern: re.Pattern[str]) -> str:
+        """Pass over what a pattern matches here, and give it back."""
         match = pattern.match(self.text, self.at)
         self.at = match.end() if match else self.at
         return match.group() if match else ""
 
 
 def _unquoted(raw: str) -> str:
+    """A key without its quotes."""
     return str(tomllib.loads(f"key = {raw}")["key"]) if raw[0] in "\"'" else raw
 
 
@@ -148,3 +153,16 @@ def write(tree: Mapping[str, Any], table: Path = ()) -> str:
         text = f"[{'.'.join(map(bare, table))}]\n{text}"
     parts = [text] if text else []
     return "\n".join([*parts, *(write(v, (*table, k)) for k, v in tables.items())])
+
+
+def leaves(tree: Mapping[str, Any], above: Path = ()) -> Iterator[Path]:
+    """The path of every value in nested tables.
+
+    >>> list(leaves({"seed": 1, "train": {"lr": 0.1}}))
+    [('seed',), ('train', 'lr')]
+    """
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from leaves(value, (*above, key))
+        else:
+            yield (*above, key)

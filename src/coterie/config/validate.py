@@ -9,7 +9,8 @@ from pydantic import BaseModel, ConfigDict, create_model
 
 from coterie.config.describe import fits, must_be
 from coterie.config.fields import Field, Required
-from coterie.config.problems import Absent, Path, Problem, near
+from coterie.config.problems import Absent, Path, Problem
+from coterie.core.suggest import similar
 
 
 class Record(BaseModel):
@@ -19,8 +20,8 @@ class Record(BaseModel):
     known: ClassVar[Mapping[str, Field]]
 
 
-def table(name: str, fields: Mapping[str, Field]) -> type[Record]:
-    """The fields of a class as a type that a value can be checked against."""
+def record_of(name: str, fields: Mapping[str, Field]) -> type[Record]:
+    """The record with these fields: a type that a value can be checked against."""
     given: dict[str, Any] = {
         key: (f.annotation, ... if f.default is Required else f.default)
         for key, f in fields.items()
@@ -30,18 +31,22 @@ def table(name: str, fields: Mapping[str, Field]) -> type[Record]:
     return model
 
 
-def values(
+def resolve_fields(
     fields: Mapping[str, Field], given: Mapping[str, Any], path: Path, problems: list[Problem]
 ) -> dict[str, Any]:
     """Every field with the value given for it or its default; what does not fit is noted."""
     for key in given:
         if key not in fields:
-            problems.append(unknown(key, given[key], path, fields))
-    return {key: value(field, given, (*path, key), problems) for key, field in fields.items()}
+            problems.append(unknown_key(key, given[key], path, fields))
+    return {
+        key: resolve_field(field, given, (*path, key), problems) for key, field in fields.items()
+    }
 
 
-def value(field: Field, given: Mapping[str, Any], path: Path, problems: list[Problem]) -> Any:
-    """One field's value."""
+def resolve_field(
+    field: Field, given: Mapping[str, Any], path: Path, problems: list[Problem]
+) -> Any:
+    """The value given for one field, or its default; what does not fit is noted."""
     default = plain(field.default)
     if path[-1] not in given:
         if default is Required:
@@ -51,7 +56,7 @@ def value(field: Field, given: Mapping[str, Any], path: Path, problems: list[Pro
     nested = record_in(field.annotation)
     if nested and isinstance(found, Mapping):
         before = default if isinstance(default, Mapping) else {}
-        return values(nested.known, {**before, **found}, path, problems)
+        return resolve_fields(nested.known, {**before, **found}, path, problems)
     if not fits(field.annotation, found):
         problems.append(Problem(path, found, must_be(field.annotation, found), hint(field)))
     return found
@@ -75,8 +80,7 @@ def hint(field: Field) -> str:
     return f"({field.comment})" if field.comment else ""
 
 
-def unknown(key: str, value: Any, path: Path, fields: Mapping[str, Field]) -> Problem:
-    """A key that no field has."""
-    similar = near(key, fields)
-    fix = f"a similar key exists: {similar}" if similar else f"keys here: {', '.join(fields)}"
+def unknown_key(key: str, value: Any, path: Path, fields: Mapping[str, Field]) -> Problem:
+    """The problem with a key that no field has."""
+    fix = similar(key, fields, "key") or f"keys here: {', '.join(fields)}"
     return Problem((*path, key), value, "unknown key", fix)

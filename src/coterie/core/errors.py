@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from coterie.core.codes import FAMILIES
 
 
 class CoterieError(Exception):
-    """An error that speaks to the user, with a documented `code` and an `exit` for the shell."""
-
-    exit: ClassVar[int] = 1
+    """An error that speaks to the user, with a documented `code`."""
 
     def __init__(
         self, what: str, *, code: str, where: str = "", why: str = "", fix: str = ""
     ) -> None:
         super().__init__(what)
         self.what, self.code, self.where, self.why, self.fix = what, code, where, why, fix
+
+    @property
+    def exit(self) -> int:
+        """The exit code for the shell, which all codes of a family share."""
+        return FAMILIES[self.code[0]].exit
 
     def __str__(self) -> str:
         lines = [self.what]
@@ -28,43 +31,29 @@ class CoterieError(Exception):
 class ConfigError(CoterieError):
     """An experiment file, option or hyper-parameter that cannot be meant (codes C...)."""
 
-    exit = 2
-
 
 class DataError(CoterieError):
     """Data that is missing, damaged, or cannot be divided as asked (codes D...)."""
-
-    exit = 3
 
 
 class QuorumError(CoterieError):
     """Too few clients answered, or came at all (codes Q...)."""
 
-    exit = 4
-
 
 class CheckpointError(CoterieError):
     """A run that cannot be continued from what is on disk (codes K...)."""
-
-    exit = 5
 
 
 class DivergedError(CoterieError):
     """Training that left the finite numbers (codes R...)."""
 
-    exit = 6
-
 
 class StorageError(CoterieError):
     """A disk that is full or refuses to be written (codes S...)."""
 
-    exit = 7
-
 
 class AccessError(CoterieError):
     """A key or certificate that is missing, unusable or not accepted (codes A...)."""
-
-    exit = 8
 
 
 class ClientError(CoterieError):

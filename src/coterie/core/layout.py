@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from difflib import get_close_matches
 from functools import cached_property
 from itertools import accumulate
 from typing import Any
@@ -14,6 +13,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from coterie.core.errors import ConfigError
 from coterie.core.flat_module import FlatModule, pieces, tensors
+from coterie.core.suggest import similar
 
 Columns = slice | Tensor  # a slice where the columns lie side by side, so that indexing is a view
 WORDS = ("all", "params", "buffers", "head", "head.weight", "head.bias", "body", "none")
@@ -140,12 +140,11 @@ class Layout:
 
     def _unknown(self, name: str) -> ConfigError:
         parts = {n.rsplit(".", i)[0] for n in self.names for i in range(n.count(".") + 1)}
-        near = get_close_matches(name, sorted(parts | {*WORDS}), n=1)
         return ConfigError(
             f"the network has no columns called {name!r}",
             code="C032",
             where=type(self._template).__name__,
-            why=f"a similar name exists: {near[0]}" if near else "",
+            why=similar(name, sorted(parts | {*WORDS})),
             fix=f"use {', '.join(WORDS)}, or a layer: {', '.join(self._layers())}, or a name "
             f"inside one, such as {next(iter(self.slices))}",
         )
@@ -269,12 +268,11 @@ class Layout:
         net, seen = self._read(row), list[Tensor]()
         layers = dict(net.named_modules())
         if layer not in layers:
-            near = get_close_matches(layer, layers, n=1)
             raise ConfigError(
                 f"the network has no layer called {layer!r}",
                 code="C032",
                 where=type(self._template).__name__,
-                why=f"a similar name exists: {near[0]}" if near else "",
+                why=similar(layer, layers),
                 fix=f"use one of {', '.join(filter(None, layers))}",
             )
         hook = layers[layer].register_forward_hook(lambda _, __, out: seen.append(out))

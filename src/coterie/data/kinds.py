@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import MinLen
 from pydantic import field_validator
@@ -17,35 +17,24 @@ from pydantic import field_validator
 from coterie.core.bounds import Count, Finite, Positive, Share, Whole
 from coterie.core.bounds import dataclass as checked
 from coterie.core.errors import ConfigError
-from coterie.data.partition_text import build, given, kebab, shown, unknown, values
+from coterie.data.divide.kind_text import (
+    build,
+    field_values,
+    fields_as_text,
+    fields_in_text,
+    kebab,
+    unknown_kind,
+)
 
-CODES = {
-    "C020": "no kind of partition has this name",
-    "C021": "a field of a kind of partition is unknown or out of bounds",
-    "C022": "kinds of partition that cannot be composed",
-    "C023": "an argument of the division is out of bounds",
-    "D030": "more clients asked for than there are samples",
-    "D031": "labels asked for that the data do not have",
-    "D032": "clients with fewer samples than asked for",
-    "D033": "clients left without a training sample",
-    "D034": "labels that no client would own",
-    "D035": "too few samples of a label for everyone who should get some",
-    "D036": "the data do not say who owns which sample",
-    "D037": "there is no official test set left",
-    "D038": "samples that cannot be rotated",
-    "D039": "more groups asked for than are possible",
-    "D045": "no two clients of different groups to change places",
-    "D040": "too few samples of a class to set some aside",
-    "D041": "a saved partition that was made with other arguments",
-    "D042": "a file that holds no partition",
-    "D043": "samples or labels that do not fit together",
-    "D044": "a partition that does not fit the data",
-}
 AUTOCFL = ((0, 1, 2), (3, 4, 5, 6), (4, 5, 6, 7, 8, 9), tuple(range(10)))
 
 
 class Kind:
     """A way to divide data. `a + b` is both: one base and the modifiers on it."""
+
+    groups_in: ClassVar[str] = ""  # the field that says how many groups the clients come in
+    labels_in: ClassVar[str] = ""  # the field that says how many labels the data must have
+    needs_owners: ClassVar[bool] = False  # each owner in the data is a client, all if none is said
 
     @property
     def name(self) -> str:
@@ -57,7 +46,7 @@ class Kind:
 
     def __str__(self) -> str:
         """The shortest text that `parse` reads as this kind."""
-        return ":".join(filter(None, (self.name, shown(self))))
+        return ":".join(filter(None, (self.name, fields_as_text(self))))
 
 
 class Modifier(Kind):
@@ -109,6 +98,7 @@ class Classes(Kind):
     The samples of a label are dealt near equally to its owners.
     """
 
+    labels_in = "per_client"
     per_client: Count = 2  # labels of each client
 
 
@@ -130,6 +120,7 @@ class LabelGroups(Kind):
     allows, and the rest is left out; without it all is dealt, a label near equally to its owners.
     """
 
+    groups_in = "groups"
     groups: tuple[tuple[Whole, ...], ...] = AUTOCFL  # labels of each group; they may overlap
     equal: bool = True  # the same number of samples for everyone
 
@@ -149,6 +140,7 @@ class LabelSets(Kind):
     that occur. `reuse` hands out samples of a label again, in turn, to further clients.
     """
 
+    labels_in = "labels"
     sets: Count = 5  # sets drawn
     labels: Count = 2  # labels in a set
     samples: Count = 50  # of each label for each client
@@ -163,6 +155,7 @@ class ClusteredDirichlet(Kind):
     Ground truth: the group of labels that a client has most of.
     """
 
+    labels_in = "groups"
     groups: Count = 3  # of labels
     alpha: Positive = 0.5  # the paper's: 0.05, 0.5, 1; 10 is near IID
     min_samples: Count = 20  # the least a client may hold, training and test together
@@ -173,6 +166,7 @@ class ClusteredDirichlet(Kind):
 class Natural(Kind):
     """Each owner in the data (a writer) is a client; if fewer are asked for, a random choice."""
 
+    needs_owners = True
     min_samples: Count = 1  # owners with fewer are left out
 
 
@@ -184,6 +178,7 @@ class Rotation(Modifier):
     the first. Counter-clockwise; other angles than multiples of 90 are interpolated.
     """
 
+    groups_in = "angles"
     angles: tuple[Finite, ...] = (0.0, 90.0, 180.0, 270.0)  # degrees, one a group
 
     @field_validator("angles")
@@ -201,6 +196,7 @@ class Permutation(Modifier):
     Groups are assigned as in `Rotation`; no two groups have the same permutation.
     """
 
+    groups_in = "groups"
     groups: Count = 4  # the first is the identity
 
 
@@ -246,7 +242,7 @@ class Composite(Kind):
         >>> str(Composite.of(Rotation(angles=(0, 180)), Quantity()))
         'iid+rotation:0,180+quantity'
         """
-        flat = [part for kind in kinds for part in _parts(kind)]
+        flat = [part for kind in kinds for part in parts_of(kind)]
         bases = [k for k in flat if not isinstance(k, Modifier)]
         modifiers = [k for k in flat if isinstance(k, Modifier)]
         twice = [k.name for k in modifiers if sum(type(k) is type(m) for m in modifiers) > 1]
@@ -261,7 +257,7 @@ class Composite(Kind):
         return cls(bases[0] if bases else IID(), tuple(modifiers))
 
     def __str__(self) -> str:
-        return "+".join(str(part) for part in _parts(self))
+        return "+".join(str(part) for part in parts_of(self))
 
 
 KINDS: dict[str, type[Kind]] = {
@@ -297,9 +293,9 @@ def describe(kind: Kind) -> dict[str, Any]:
     {'shares': [0.1, 0.3, 0.6], 'each': 3}
     """
     if isinstance(kind, Composite):
-        parts = {part.name: values(part) for part in _parts(kind)}
+        parts = {part.name: field_values(part) for part in parts_of(kind)}
         return {"kind": "+".join(parts), **parts}
-    return {"kind": kind.name, **values(kind)}
+    return {"kind": kind.name, **field_values(kind)}
 
 
 def from_dict(table: Mapping[str, Any]) -> Kind:
@@ -315,8 +311,8 @@ def from_dict(table: Mapping[str, Any]) -> Kind:
     table = dict(table)
     kind = parse(str(table.pop("kind", "iid")))
     if not isinstance(kind, Composite):
-        return build(type(kind), {**values(kind), **table})
-    parts = _parts(kind)
+        return build(type(kind), {**field_values(kind), **table})
+    parts = parts_of(kind)
     if strange := set(table) - {part.name for part in parts}:
         raise ConfigError(
             f"{kind} has no part named {', '.join(sorted(strange))}",
@@ -324,7 +320,7 @@ def from_dict(table: Mapping[str, Any]) -> Kind:
             fix=f"give each part's fields in its own table: {', '.join(p.name for p in parts)}",
         )
     return Composite.of(
-        *(build(type(p), {**values(p), **dict(table.get(p.name, {}))}) for p in parts)
+        *(build(type(p), {**field_values(p), **dict(table.get(p.name, {}))}) for p in parts)
     )
 
 
@@ -335,15 +331,17 @@ def read(kind: Kind | str | Mapping[str, Any]) -> Kind:
     return parse(kind) if isinstance(kind, str) else from_dict(kind)
 
 
-def _parts(kind: Kind) -> tuple[Kind, ...]:
+def parts_of(kind: Kind) -> tuple[Kind, ...]:
+    """A composition's base and modifiers; any other kind is its own only part."""
     return (kind.base, *kind.modifiers) if isinstance(kind, Composite) else (kind,)
 
 
 def _parse_one(text: str) -> Kind:
+    """The kind that a text without `+` means."""
     name, _, rest = (part.strip() for part in text.partition(":"))
     if number := re.fullmatch(r"noniid-#label(\d+)", name):
         return build(Classes, {"per_client": number[1]})
     cls = {**KINDS, **ALIASES}.get(name.replace("_", "-"))
     if cls is None:
-        raise unknown(name, text, [*KINDS], [*ALIASES, "noniid-#label2"])
-    return build(cls, given(cls, rest))
+        raise unknown_kind(name, text, [*KINDS], [*ALIASES, "noniid-#label2"])
+    return build(cls, fields_in_text(cls, rest))

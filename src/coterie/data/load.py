@@ -15,14 +15,14 @@ from torch import Tensor
 
 from coterie.core.bounds import Positive
 from coterie.core.errors import DataError
-from coterie.data import labels, samples
 from coterie.data.dataset import Data
-from coterie.data.embedded import read_digits, read_synthetic
 from coterie.data.named import NAMED, Named, canonical, require
-from coterie.data.raw import Array, Raw
-from coterie.data.read_arrays import read_arrays, read_dataset
-from coterie.data.read_hf import read_hf
-from coterie.data.readers import Reader, reader_of
+from coterie.data.readers import labels, samples
+from coterie.data.readers.arrays import read_arrays, read_dataset
+from coterie.data.readers.by_format import Reader, reader_of
+from coterie.data.readers.embedded import read_digits, read_synthetic
+from coterie.data.readers.hf import read_hf
+from coterie.data.readers.raw import Array, Raw
 
 _EMBEDDED: Mapping[str, Reader] = {"digits": read_digits, "synthetic": read_synthetic}
 
@@ -55,7 +55,7 @@ def load(
     raw, called, entry = _read(source, options)
     if test_source is not None:
         raw = raw.tested(_read(test_source, options)[0])
-    return _settled(raw, common.pop("name", called), entry, **common)
+    return _in_final_form(raw, common.pop("name", called), entry, **common)
 
 
 def _read(source: Any, options: Mapping[str, Any]) -> tuple[Raw, str, Named | None]:
@@ -90,11 +90,13 @@ def _read(source: Any, options: Mapping[str, Any]) -> tuple[Raw, str, Named | No
 
 
 def _file(path: Path, options: Mapping[str, Any]) -> Raw:
+    """What the reader of a file or folder makes of it."""
     reader = reader_of(path)
     return reader(path, **_checked(reader, options))
 
 
 def _absent(source: str) -> DataError:
+    """The error about a source that is neither a name nor a path."""
     return DataError(
         f"'{source}' is no named set and no file or folder",
         code="D002",
@@ -131,7 +133,7 @@ def _checked(reader: Callable[..., object], options: Mapping[str, Any]) -> dict[
     return checked
 
 
-def _settled(
+def _in_final_form(
     raw: Raw,
     name: str,
     entry: Named | None,
@@ -141,15 +143,15 @@ def _settled(
     peak: float | None = None,
 ) -> Data:
     """The set in its final form: one shape, one kind of numbers, labels 0..K-1."""
-    _counted(raw, name)
+    _expect_equal_counts(raw, name)
     wanted = entry.shape if entry and entry.shape else None
     if shape is None and wanted and raw.x.ndim == 2:
         shape = wanted  # LEAF and some archives store images flat
-    x, x_test, full = samples.settle(
+    x, x_test, full = samples.in_one_form(
         raw.x, raw.x_test, where=name, shape=shape, channels=channels or raw.channels
     )
     known = raw.classes or (entry.labels if entry and entry.labels else None)
-    y, y_test, classes = labels.settle(
+    y, y_test, classes = labels.as_classes(
         raw.y, raw.y_test, known, f"{name}, row {{}}".format, f"{name}, test row {{}}".format
     )
     owner, owner_test = labels.owners(
@@ -178,10 +180,11 @@ def _settled(
 
 
 def _tensor(array: Array | None) -> Tensor | None:
+    """An array as a tensor, where there is one."""
     return None if array is None else torch.from_numpy(np.ascontiguousarray(array))
 
 
-def _counted(raw: Raw, name: str) -> None:
+def _expect_equal_counts(raw: Raw, name: str) -> None:
     """Refuse an empty set, and samples, labels or owners that differ in number."""
     for part, x, y, owner in (
         ("", raw.x, raw.y, raw.owner),

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coterie.core.errors import DataError
-from coterie.data.classes import (
+from coterie.data.readers.class_names import (
     CHARACTERS,
     CIFAR10,
     CIFAR100,
     DIGITS,
     FASHION,
 )
-from coterie.data.formats import Format, format_of
+from coterie.data.readers.formats import Format, format_of
 
 SYSTEM = Path("/usr/share/datasets")  # Debian's dataset-* packages
 
@@ -37,6 +37,7 @@ class Named:
     folders: tuple[str, ...] = ()  # the names its folder usually has
     formats: tuple[Format, ...] = ()
     commands: tuple[str, ...] = ()
+    owned: bool = False  # whether it says whose each sample is
 
     @property
     def embedded(self) -> bool:
@@ -49,7 +50,14 @@ class Named:
         return "\nor: ".join(command.replace("{folder}", where) for command in self.commands)
 
 
+def _unpack(archive: str) -> str:
+    """The command that gets one of CIFAR's archives and unpacks it."""
+    address = f"https://www.cs.toronto.edu/~kriz/{archive}.tar.gz"
+    return f"mkdir -p {{folder}} && curl -fL {address} | tar -xz -C {{folder}}"
+
+
 def _fetch(base: str, *files: str, into: str) -> str:
+    """The command that gets single files into a folder of their own."""
     urls = " ".join(f"-O {base}/{file}" for file in files)
     return f"mkdir -p {{folder}}/{into} && cd {{folder}}/{into} && curl -fL {urls}"
 
@@ -59,7 +67,6 @@ _IDX = tuple(
     for part in ("train", "t10k")
     for kind in ("images-idx3", "labels-idx1")
 )
-_TORONTO = "https://www.cs.toronto.edu/~kriz"
 
 NAMED: dict[str, Named] = {
     entry.name: entry
@@ -105,12 +112,7 @@ NAMED: dict[str, Named] = {
             CIFAR10,
             folders=("cifar-10-batches-py", "cifar-10-batches-bin", "cifar10"),
             formats=("cifar-python", "cifar-binary"),
-            commands=(
-                "mkdir -p {folder} && curl -fL "
-                f"{_TORONTO}/cifar-10-binary.tar.gz | tar -xz -C {{folder}}",
-                f"mkdir -p {{folder}} && curl -fL {_TORONTO}/cifar-10-python.tar.gz"
-                " | tar -xz -C {folder}",
-            ),
+            commands=(_unpack("cifar-10-binary"), _unpack("cifar-10-python")),
         ),
         Named(
             "cifar100",
@@ -120,12 +122,7 @@ NAMED: dict[str, Named] = {
             CIFAR100,
             folders=("cifar-100-python", "cifar-100-binary", "cifar100"),
             formats=("cifar-python", "cifar-binary"),
-            commands=(
-                "mkdir -p {folder} && curl -fL "
-                f"{_TORONTO}/cifar-100-binary.tar.gz | tar -xz -C {{folder}}",
-                f"mkdir -p {{folder}} && curl -fL {_TORONTO}/cifar-100-python.tar.gz"
-                " | tar -xz -C {folder}",
-            ),
+            commands=(_unpack("cifar-100-binary"), _unpack("cifar-100-python")),
         ),
         Named(
             "svhn",
@@ -170,12 +167,14 @@ NAMED: dict[str, Named] = {
                 " && ./preprocess.sh -s niid --sf 1.0 -k 0 -t sample"
                 " && mkdir -p {folder}/femnist && cp -r data/train data/test {folder}/femnist",
             ),
+            owned=True,
         ),
     )
 }
 
 
 def _plain(name: str) -> str:
+    """A name without case, dashes, underscores and spaces."""
     return re.sub(r"[-_ ]", "", name.casefold())
 
 

@@ -17,9 +17,10 @@ from coterie.core.rng import numpy_stream
 from coterie.data.dataset import Data
 from coterie.data.divide import protocols
 from coterie.data.divide.bases import Dealt, Pool, hand_out
+from coterie.data.divide.checks import first_few
 from coterie.data.divide.dealing import Ints, Piles, choose, sizes_of
 from coterie.data.divide.modifiers import Changes, exchanged, modified
-from coterie.data.kinds import Composite, Kind, Modifier, Natural, describe, read
+from coterie.data.kinds import Composite, Kind, Modifier, describe, read
 
 Test = Literal["own", "labels", "proportions"]
 From = Literal["train", "all"]
@@ -153,7 +154,7 @@ def arguments(
             code="C023",
             fix="use a number above 0 and below 1; 1 only with the official test set",
         )
-    if not isinstance(whole.base, Natural) if clients is None else clients < 1:
+    if not whole.base.needs_owners if clients is None else clients < 1:
         raise ConfigError(
             f"clients = {clients} with {whole.base.name}",
             code="C023",
@@ -201,9 +202,9 @@ def complete(
     parts, n, K, seed = dealt.parts, len(dealt.parts), len(data.classes), made["seed"]
     names = dealt.names or tuple(map(str, range(n)))
     y, _ = rows(data, made["pool"])
-    if empty := without(parts, names):
+    if empty := empty_handed(parts, names):
         raise DataError(
-            f"{len(empty)} of {n} clients have no training sample: {some(empty)}",
+            f"{len(empty)} of {n} clients have no training sample: {first_few(empty)}",
             code="D033",
             why=f"there are {len(y):,} samples, and not everyone may have every label",
             fix="ask for fewer clients, or for more labels each",
@@ -211,13 +212,13 @@ def complete(
     changes = modified(modifiers, Changes(n, K, data.shape, stride=int(dealt.blocks)), seed)
     train, test = train_and_test(data, parts, y, made)
     notes = [*dealt.notes, *changes.notes, *usage(parts, len(y))]
-    if empty := without(test, names):
-        notes.append(f"{len(empty)} of {n} clients have no test sample: {some(empty)}")
+    if empty := empty_handed(test, names):
+        notes.append(f"{len(empty)} of {n} clients have no test sample: {first_few(empty)}")
     if (changes.keep < 1).any():
         kept = np.maximum((changes.keep * sizes_of(train) + 0.5).astype(np.int64), 1)
         train, _ = choose(train, kept, y, K, numpy_stream(seed, "partition", "reduce"))
     planted = changes.groups if dealt.group is None else [dealt.group, *changes.groups]
-    group = canonical(planted) if planted else None
+    group = numbered_groups(planted) if planted else None
     moves = None
     if changes.drift:
         groups = np.zeros(n, dtype=np.int64) if group is None else group.numpy()
@@ -251,10 +252,10 @@ def train_and_test(
     return parts, how(parts, y, data.y_test.numpy(), K, share, rng)
 
 
-def canonical(groups: Sequence[Ints]) -> Tensor:
+def numbered_groups(groups: Sequence[Ints]) -> Tensor:
     """One group for each combination that occurs, numbered in order of appearance.
 
-    >>> canonical([np.array([2, 2, 0]), np.array([1, 0, 1])]).tolist()
+    >>> numbered_groups([np.array([2, 2, 0]), np.array([1, 0, 1])]).tolist()
     [0, 1, 2]
     """
     _, first, place = np.unique(np.stack(groups, 1), axis=0, return_index=True, return_inverse=True)
@@ -271,11 +272,6 @@ def usage(parts: list[Ints], samples: int) -> list[str]:
     ]
 
 
-def without(parts: list[Ints], names: Sequence[str]) -> list[str]:
+def empty_handed(parts: list[Ints], names: Sequence[str]) -> list[str]:
     """The clients that have nothing."""
     return [name for name, part in zip(names, parts, strict=True) if not len(part)]
-
-
-def some(names: Sequence[str]) -> str:
-    """The first few names of many."""
-    return ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")

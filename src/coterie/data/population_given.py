@@ -13,7 +13,7 @@ from torch import Tensor
 from coterie.core.client import Client
 from coterie.core.errors import DataError
 from coterie.data.dataset import Data
-from coterie.data.partition import Partition, canonical
+from coterie.data.partition import Partition, numbered_groups
 
 Given = Client | tuple[Any, ...]  # (x, y) or (x, y, x_test, y_test), tensors or arrays
 
@@ -53,7 +53,7 @@ def given(
         pool="train",
         names=tuple(names),
         angle=torch.zeros(len(clients), dtype=torch.float64),
-        group=None if group is None else canonical([np.asarray(group)]),
+        group=None if group is None else numbered_groups([np.asarray(group)]),
         arguments={
             "kind": {"kind": "given", "names": names, "sizes": sizes, "tests": tests},
             "data": data.fingerprint,

@@ -8,11 +8,11 @@ May touch: core, words, tasks.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from coterie.core.errors import ConfigError
+from coterie.core.suggest import similar
 
 if TYPE_CHECKING:
     from coterie.core.types import Method
@@ -261,6 +261,15 @@ METHODS: dict[str, Entry] = {
 }
 
 
+def public_samples(name: str) -> int:
+    """Samples of each class that the server of a method must hold; 0 for a method of your own.
+
+    >>> public_samples("feddsmic"), public_samples("fedavg"), public_samples("mine:Method")
+    (1, 0, 0)
+    """
+    return METHODS[name].public if name in METHODS else 0
+
+
 def find(name: str) -> type[Method]:
     """The class of a method: one of METHODS, or your own as "package.module:Class"."""
     if name in METHODS:
@@ -276,11 +285,10 @@ def find(name: str) -> type[Method]:
                 code="C040",
                 fix='write it as "package.module:Class", importable from where you run coterie',
             ) from cause
-    near = get_close_matches(name, METHODS, n=1)
     raise ConfigError(
         f"unknown method {name!r}",
         code="C041",
-        fix=f"use {near[0]!r}" if near else f"use one of {', '.join(METHODS)}",
+        fix=similar(name, METHODS) or f"use one of {', '.join(METHODS)}",
     )
 
 

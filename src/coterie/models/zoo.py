@@ -1,12 +1,30 @@
-"""The table of networks, without torch: what can be listed and checked before anything is built."""
+"""The table of networks, without torch: what can be listed and checked before anything is built.
+
+A new network is a function of `shape` and `classes` under `networks/`, and a row of `MODELS` here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from coterie.core.errors import ConfigError
+from coterie.core.suggest import similar
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+class Objection(NamedTuple):
+    """Something asked of a network that it cannot give."""
+
+    code: str
+    setting: str  # shape, norm, or the name of an option
+    value: Any
+    what: str  # the whole sentence
+    reason: str  # the same where the setting and its value are shown beside it
+    fix: str
 
 
 @dataclass(frozen=True)
@@ -31,6 +49,59 @@ class Model:
         (True, False)
         """
         return not self.least or (len(shape) == 3 and min(shape[1:]) >= self.least)
+
+    def objections(
+        self,
+        *,
+        shape: Sequence[int] | None = None,
+        norm: str | None = None,
+        options: Mapping[str, Any] = NOTHING,
+        whose: str = "a sample",
+    ) -> Iterator[Objection]:
+        """All that it cannot give of what is asked; `whose` samples have the shape.
+
+        >>> [found.what for found in MODELS["resnet9"].objections(norm="layer")]
+        ["resnet9 has no 'layer' normalisation"]
+        """
+        if shape is not None and not self.fits(shape):
+            least = f"{self.least}x{self.least}"
+            yield Objection(
+                "C030",
+                "shape",
+                tuple(shape),
+                f"{self.name} cannot take samples of shape {by(shape)}: it needs images "
+                f"(channels x height x width) of at least {least} pixels",
+                f"needs images of {least}, {whose} has {by(shape[1:] or shape)}",
+                f"models that fit: {', '.join(m.name for m in MODELS.values() if m.fits(shape))}",
+            )
+        if norm is not None and norm not in self.norms:
+            yield Objection(
+                "C034",
+                "norm",
+                norm,
+                f"{self.name} has no {norm!r} normalisation",
+                f"{self.name} has no such normalisation",
+                f"use {' or '.join(self.norms)}" if self.norms else "leave it out",
+            )
+        for key, value in options.items():
+            if key not in self.options:
+                yield Objection(
+                    "C034",
+                    key,
+                    value,
+                    f"{self.name} has no option {key!r}",
+                    f"{self.name} has no such option",
+                    f"its options: {', '.join(self.options) or 'none'}",
+                )
+
+
+def by(sizes: Iterable[int]) -> str:
+    """Sizes as people write them.
+
+    >>> by((3, 32, 32))
+    '3x32x32'
+    """
+    return "x".join(map(str, sizes))
 
 
 _FASHION, _CIFAR, _DIGITS = (1, 28, 28), (3, 32, 32), (1, 8, 8)
@@ -179,18 +250,17 @@ MODELS: dict[str, Model] = {
 
 
 def find(name: str) -> Model:
-    """The entry of a network's name; `ConfigError` C033 if there is none.
+    """The row of a network's name; `ConfigError` C033 if there is none.
 
     >>> find("lenet5").parameters
     62006
     """
     if name in MODELS:
         return MODELS[name]
-    near = get_close_matches(name.lower(), MODELS, n=1)
     raise ConfigError(
         f"unknown model {name!r}",
         code="C033",
-        why=f"a similar name exists: {near[0]}" if near else "",
+        why=similar(name.lower(), MODELS),
         fix=f'use one of {", ".join(MODELS)}, or your own factory as "package.module:function"',
     )
 
@@ -199,38 +269,15 @@ def check(
     name: str,
     shape: Sequence[int] | None = None,
     norm: str | None = None,
-    options: Iterable[str] = (),
+    options: Mapping[str, Any] | None = None,
 ) -> Model:
-    """The entry of a network's name, if it can be built like this.
+    """The row of a network's name, if it can be built like this (shape None: not known yet).
 
-    `ConfigError` C033 for an unknown name, C030 for an input that does not fit (shape None: not
-    known yet), C034 for a normalisation or option the network does not have.
+    `ConfigError` C033 for an unknown name, C030 for an input that does not fit, C034 for a
+    normalisation or option the network does not have.
     """
     model = find(name)
-    where = f'model "{name}"'
-    if shape is not None and not model.fits(shape):
-        fitting = [m.name for m in MODELS.values() if m.fits(shape)]
-        raise ConfigError(
-            f"{name} cannot take samples of shape {'x'.join(map(str, shape))}",
-            code="C030",
-            where=where,
-            why=f"it needs images (channels x height x width) of at least "
-            f"{model.least}x{model.least} pixels",
-            fix=f"models that fit: {', '.join(fitting)}",
-        )
-    if norm is not None and norm not in model.norms:
-        raise ConfigError(
-            f"{name} has no {norm!r} normalisation",
-            code="C034",
-            where=where,
-            why="" if model.norms else "it has no normalisation layers",
-            fix=f"norm = one of {', '.join(model.norms)}" if model.norms else "leave norm out",
-        )
-    if unknown := [key for key in options if key not in model.options]:
-        raise ConfigError(
-            f"{name} has no option {unknown[0]!r}",
-            code="C034",
-            where=where,
-            fix=f"its options: {', '.join(model.options) or 'none'}",
-        )
+    for found in model.objections(shape=shape, norm=norm, options=options or {}):
+        where = f'model "{name}"'
+        raise ConfigError(found.what, code=found.code, where=where, fix=found.fix)
     return model

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import html
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from coterie.core.errors import ConfigError
+from coterie.core.suggest import similar
 from coterie.report import verdict
 from coterie.report.charts import CHARTS, Absent, chart
 from coterie.report.insight import look_at
@@ -21,11 +21,10 @@ NEED_DATA = ("labels", "cross", "trajectories", "gains", "fairness")  # or runs 
 def draw(result: Result, name: str) -> Any:
     """One chart of a result."""
     if name not in CHARTS:
-        near = get_close_matches(name, CHARTS, n=1)
         raise ConfigError(
             f"there is no chart {name!r}",
             code="C019",
-            fix=f"a similar one exists: {near[0]}" if near else f"one of {', '.join(CHARTS)}",
+            fix=similar(name, CHARTS, "one") or f"one of {', '.join(CHARTS)}",
         )
     run = look_at(result) if name in NEED_DATA else of_result(result)
     try:

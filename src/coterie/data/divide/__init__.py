@@ -1,1 +1,1 @@
-"""How samples are handed out: the words of dealing, the bases, the modifiers, the test sets."""
+"""How samples are handed out: dealing, the bases, the modifiers, the test protocols."""

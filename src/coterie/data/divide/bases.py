@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coterie.core.errors import DataError
-from coterie.data.divide.checks import enough, groups_fit, has_labels, too_small
+from coterie.data.divide.checks import enough, enough_labels, groups_of, too_small
 from coterie.data.divide.dealing import (
     REDRAWS,
     Ints,
@@ -117,7 +117,7 @@ def _(kind: Shards, pool: Pool, n: int, rng: Rng) -> Dealt:
 
 @hand_out.register
 def _(kind: Classes, pool: Pool, n: int, rng: Rng) -> Dealt:
-    has_labels(pool.K, kind.per_client, "per_client")
+    enough_labels(kind, pool.K)
     preference = rng.random((n, pool.K))
     preference[np.arange(n), np.arange(n) % pool.K] = -1
     return Dealt(among_owners(first_of(preference, kind.per_client), pool, rng))
@@ -156,8 +156,7 @@ def _(kind: LabelGroups, pool: Pool, n: int, rng: Rng) -> Dealt:
             why=f"the data have {pool.K} labels, {pool.labels.min()} to {pool.labels.max()}",
             fix="give groups of labels that occur, such as label-groups:0-1/2-3",
         )
-    groups_fit(len(kind.groups), n, "label-groups")
-    group = np.arange(n) * len(kind.groups) // n
+    group = np.arange(n) * groups_of(kind, n) // n
     sets = np.zeros((len(kind.groups), pool.K), dtype=bool)
     for row, labels in zip(sets, kind.groups, strict=True):
         row[[place[label] for label in labels]] = True
@@ -168,7 +167,7 @@ def _(kind: LabelGroups, pool: Pool, n: int, rng: Rng) -> Dealt:
 
 @hand_out.register
 def _(kind: LabelSets, pool: Pool, n: int, rng: Rng) -> Dealt:
-    has_labels(pool.K, kind.labels, "labels")
+    enough_labels(kind, pool.K)
     drawn = first_of(rng.random((kind.sets, pool.K)), kind.labels)
     own = drawn[rng.integers(kind.sets, size=n)]
     counts = own * np.int64(kind.samples)
@@ -191,7 +190,7 @@ def _(kind: LabelSets, pool: Pool, n: int, rng: Rng) -> Dealt:
 
 @hand_out.register
 def _(kind: ClusteredDirichlet, pool: Pool, n: int, rng: Rng) -> Dealt:
-    has_labels(pool.K, kind.groups, "groups")
+    enough_labels(kind, pool.K)
     group_of = np.empty(pool.K, dtype=np.int64)
     for c, labels in enumerate(np.array_split(rng.permutation(pool.K), kind.groups)):
         group_of[labels] = c

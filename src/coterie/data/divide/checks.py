@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from coterie.core.errors import DataError
 from coterie.data.divide.dealing import Ints
+from coterie.data.kinds import Kind
+
+
+def first_few(names: Sequence[str]) -> str:
+    """The first ten names of many.
+
+    >>> first_few("abcdefghijkl")
+    'a, b, c, d, e, f, g, h, i, j, ...'
+    """
+    return ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
 
 
 def enough(samples: int, n: int, least: int) -> None:
@@ -23,7 +35,7 @@ def enough(samples: int, n: int, least: int) -> None:
 def too_small(sizes: Ints, least: int, way: str, draws: int = 1) -> DataError:
     """The error that names the smallest clients."""
     small = np.sort(sizes[sizes < least])
-    shown = ", ".join(map(str, small[:10])) + (", ..." if len(small) > 10 else "")
+    shown = first_few([str(size) for size in small])
     return DataError(
         f"{len(small)} of {len(sizes)} clients have fewer than {least} samples",
         code="D032",
@@ -32,21 +44,25 @@ def too_small(sizes: Ints, least: int, way: str, draws: int = 1) -> DataError:
     )
 
 
-def has_labels(labels: int, wanted: int, knob: str) -> None:
-    """Refuse more labels than occur."""
+def enough_labels(kind: Kind, labels: int) -> None:
+    """Refuse a kind that asks for more labels than occur."""
+    wanted = getattr(kind, kind.labels_in)
     if wanted > labels:
         raise DataError(
-            f"{knob} = {wanted}, but the data have {labels} labels",
+            f"{kind.labels_in} = {wanted}, but the data have {labels} labels",
             code="D031",
-            fix=f"lower {knob} to at most {labels}",
+            fix=f"lower {kind.labels_in} to at most {labels}",
         )
 
 
-def groups_fit(groups: int, n: int, name: str) -> None:
-    """Refuse more groups than clients."""
+def groups_of(kind: Kind, n: int) -> int:
+    """How many groups n clients come in; more groups than clients are refused."""
+    found = getattr(kind, kind.groups_in)
+    groups = len(found) if isinstance(found, tuple) else int(found)
     if groups > n:
         raise DataError(
-            f"{name} has {groups} groups for {n} {'clients' if n > 1 else 'client'}",
+            f"{kind.name} has {groups} groups for {n} {'clients' if n > 1 else 'client'}",
             code="D039",
             fix=f"ask for at least {groups} clients, or fewer groups",
         )
+    return groups

@@ -10,7 +10,7 @@ import numpy as np
 
 from coterie.core.errors import DataError
 from coterie.core.rng import numpy_stream
-from coterie.data.divide.checks import groups_fit
+from coterie.data.divide.checks import groups_of
 from coterie.data.divide.dealing import Ints, Reals
 from coterie.data.kinds import Drift, Modifier, Permutation, Quantity, Rotation
 
@@ -33,9 +33,9 @@ class Changes:
     def __post_init__(self) -> None:
         self.angle, self.keep = np.zeros(self.n), np.ones(self.n)
 
-    def grouping(self, groups: int, name: str) -> Ints:
+    def grouping(self, kind: Modifier) -> Ints:
         """The group of each client: the first grouping in blocks, a further one in turn within."""
-        groups_fit(groups, self.n, name)
+        groups = groups_of(kind, self.n)
         i = np.arange(self.n)
         group = (i // self.stride) % groups if self.stride else i * groups // self.n
         self.stride = self.stride * groups if self.stride else 1
@@ -67,12 +67,12 @@ def _(kind: Rotation, to: Changes, rng: np.random.Generator) -> None:
             + (", square for other angles than 0 and 180" if len(to.shape) == 3 else ""),
             fix="use images, other angles, or another grouping such as permutation",
         )
-    to.angle = np.array(kind.angles)[to.grouping(len(kind.angles), "rotation")] % 360
+    to.angle = np.array(kind.angles)[to.grouping(kind)] % 360
 
 
 @change.register
 def _(kind: Permutation, to: Changes, rng: np.random.Generator) -> None:
-    group = to.grouping(kind.groups, "permutation")
+    group = to.grouping(kind)
     maps = {tuple(range(to.K)): None}  # the identity first, then as they are drawn
     for _ in range(1000 * kind.groups):
         if len(maps) == kind.groups:

@@ -9,11 +9,11 @@ inverted residual of the 24-channel stage keep their input's size (stride 1); th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, cast
+from typing import cast
 
 from torch import Tensor, nn
 
-Norm = Literal["batch", "group"]
+from coterie.models.networks import Norm
 
 # Expansion, channels, how many, stride of the first: the paper's table 2, two strides aside.
 STAGES = (

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, cast
+from typing import cast
 
 from torch import Tensor, nn
 
-Norm = Literal["group", "batch"]
+from coterie.models.networks import Norm
 
 
 def block(inputs: int, outputs: int, norm: Norm, pool: bool = False) -> nn.Sequential:

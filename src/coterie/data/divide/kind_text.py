@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, fields
-from difflib import get_close_matches
 from typing import Any, TypeVar, cast
 
 from pydantic import ValidationError
 
 from coterie.core.errors import ConfigError
+from coterie.core.suggest import similar
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ def kebab(cls: type) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", cls.__name__).lower()
 
 
-def values(kind: object) -> dict[str, Any]:
+def field_values(kind: object) -> dict[str, Any]:
     """The fields of a kind as plain values, tuples as lists."""
     return {f.name: plain(getattr(kind, f.name)) for f in fields_of(kind)}
 
@@ -39,8 +39,8 @@ def plain(value: Any) -> Any:
     return [plain(v) for v in value] if isinstance(value, tuple) else value
 
 
-def shown(kind: object) -> str:
-    """The fields of a kind that are not at their defaults, as `given` reads them."""
+def fields_as_text(kind: object) -> str:
+    """The fields of a kind that are not at their defaults, as `fields_in_text` reads them."""
     return ",".join(
         joined(value) if isinstance(value, tuple) else f"{f.name}={value}"
         for f in fields_of(kind)
@@ -59,7 +59,7 @@ def joined(value: tuple[Any, ...]) -> str:
     return ",".join(f"{v:g}" if float(f"{v:g}") == v else str(v) for v in value)
 
 
-def given(cls: type, text: str) -> dict[str, Any]:
+def fields_in_text(cls: type, text: str) -> dict[str, Any]:
     """The fields in a text such as `0.3,small=error`: by name, or in the order of the class.
 
     A class whose first field is a tuple takes all that is not named into it.
@@ -116,13 +116,12 @@ def build(cls: type[T], given: Mapping[str, Any]) -> T:
         ) from None
 
 
-def unknown(name: str, text: str, names: Sequence[str], also: Sequence[str]) -> ConfigError:
+def unknown_kind(name: str, text: str, names: Sequence[str], also: Sequence[str]) -> ConfigError:
     """The error about a name that no kind has, with the nearest one that exists."""
-    near = get_close_matches(name, [*names, *also], n=1)
     return ConfigError(
         f"no kind of partition is named {name!r}",
         code="C020",
         where=text,
-        why=f"a similar one exists: {near[0]}" if near else "",
+        why=similar(name, [*names, *also], "one"),
         fix=f"use one of {', '.join(names)}; or {', '.join(also)}",
     )

@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from coterie.core.errors import DataError
-from coterie.data.formats import Format, format_of
-from coterie.data.raw import Raw
-from coterie.data.read_cifar import read_cifar_binary, read_cifar_python
-from coterie.data.read_csv import read_csv
-from coterie.data.read_folder import read_folder
-from coterie.data.read_idx import read_idx
-from coterie.data.read_leaf import read_leaf
-from coterie.data.read_npz import read_npz
-from coterie.data.read_svhn import read_svhn
+from coterie.data.readers.cifar import read_cifar_binary, read_cifar_python
+from coterie.data.readers.csv import read_csv
+from coterie.data.readers.folder import read_folder
+from coterie.data.readers.formats import Format, format_of
+from coterie.data.readers.idx import read_idx
+from coterie.data.readers.leaf import read_leaf
+from coterie.data.readers.npz import read_npz
+from coterie.data.readers.raw import Raw
+from coterie.data.readers.svhn import read_svhn
 
 Reader = Callable[..., Raw]
 

@@ -1,16 +1,16 @@
-"""Samples of any kind, settled into images (N, C, H, W) or features (N, D)."""
+"""Samples of any kind, brought into the form of images (N, C, H, W) or features (N, D)."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from coterie.core.errors import DataError
-from coterie.data.raw import Array
+from coterie.data.readers.raw import Array
 
 CHANNELS = (1, 3, 4)  # what a channel axis is recognised by: gray, RGB, RGBA
 
 
-def settle(
+def in_one_form(
     x: Array,
     x_test: Array | None,
     *,
@@ -30,7 +30,7 @@ def settle(
             where=where,
             fix="bring both to one shape",
         )
-    formed = [form(t, where, shape, channels) for t in (x, x_test) if t is not None]
+    formed = [axes_in_order(t, where, shape, channels) for t in (x, x_test) if t is not None]
     images = formed[0].ndim == 4
     pixels = images and all(
         t.dtype.kind in "biu" and (not t.size or (t.min() >= 0 and t.max() <= 255)) for t in formed
@@ -41,10 +41,12 @@ def settle(
     return stored[0], stored[1] if len(stored) > 1 else None, peak
 
 
-def form(x: Array, where: str, shape: tuple[int, ...] | None, channels: str | None) -> Array:
+def axes_in_order(
+    x: Array, where: str, shape: tuple[int, ...] | None, channels: str | None
+) -> Array:
     """The same numbers with the axes in order: (N, C, H, W) or (N, D).
 
-    >>> form(np.zeros((5, 32, 32, 3)), "x", None, None).shape
+    >>> axes_in_order(np.zeros((5, 32, 32, 3)), "x", None, None).shape
     (5, 3, 32, 32)
     """
     if x.dtype.kind not in "biuf":
@@ -80,6 +82,7 @@ def form(x: Array, where: str, shape: tuple[int, ...] | None, channels: str | No
 
 
 def _reshape(x: Array, where: str, shape: tuple[int, ...]) -> Array:
+    """Samples in the shape that was asked for."""
     try:
         return x.reshape(len(x), *shape)
     except (ValueError, TypeError) as error:
@@ -108,6 +111,7 @@ def _last(shape: tuple[int, ...], where: str) -> bool:
 
 
 def _stored(x: Array, kind: type[np.generic], where: str) -> Array:
+    """Samples as numbers of one kind in memory of their own, all of them finite."""
     with np.errstate(over="ignore"):  # what does not fit a float32 is caught just below
         stored = np.ascontiguousarray(x, dtype=kind)
     if kind is np.float32 and not np.isfinite(stored).all():

@@ -35,6 +35,7 @@ FASHION = (
 
 
 def _words(text: str) -> tuple[str, ...]:
+    """The words of a text."""
     return tuple(text.split())
 
 

@@ -13,8 +13,8 @@ import numpy as np
 from PIL import Image
 
 from coterie.core.errors import DataError
-from coterie.data.formats import IMAGES
-from coterie.data.raw import Array, Raw, bounded, inside, reading
+from coterie.data.readers.formats import IMAGES
+from coterie.data.readers.raw import Array, Raw, bounded, inside, reading
 
 PIXELS = 2**26  # of one image; a small file can unfold into any number of them
 
@@ -123,6 +123,7 @@ def _decoding(name: str) -> Iterator[None]:
 
 
 def _undecoded(name: str, why: str) -> DataError:
+    """The error about a file that is no image that can be read."""
     return DataError(
         f"{name} cannot be decoded as an image",
         code="D015",
@@ -133,6 +134,7 @@ def _undecoded(name: str, why: str) -> DataError:
 
 
 def _converted(image: Image.Image, name: str, mode: str) -> Image.Image:
+    """A decoded image, gray or in colours."""
     if image.mode not in _GRAY + _COLOUR:
         raise _undecoded(name, f"its pixels are of mode {image.mode}, expected 8 bits per channel")
     with _decoding(name):
@@ -141,6 +143,7 @@ def _converted(image: Image.Image, name: str, mode: str) -> Image.Image:
 
 
 def _size(size: Size) -> tuple[int, int]:
+    """Height and width of the images that are wanted."""
     pair = (size, size) if isinstance(size, int) else tuple(size)
     if len(pair) != 2 or not all(isinstance(n, int) and 0 < n <= 2**13 for n in pair):
         raise DataError(
@@ -161,6 +164,7 @@ def _listed(folder: Path, root: Path) -> dict[str, list[Path]]:
 
 
 def _images(folder: Path, root: Path) -> Iterator[Path]:
+    """The images below a folder, none of them outside of the root."""
     for entry in sorted(os.scandir(folder), key=lambda e: e.name):
         path = Path(entry.path)
         if entry.is_symlink():

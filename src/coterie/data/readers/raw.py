@@ -1,4 +1,4 @@
-"""What a reader hands over: arrays as they were stored, before anybody settles their form."""
+"""What a reader hands over: arrays as they were stored, before they are given their form."""
 
 from __future__ import annotations
 
@@ -64,7 +64,8 @@ def bounded(count: int, where: str) -> int:
             code="D006",
             where=where,
             why="so much cannot be meant: the file is damaged or made to exhaust memory",
-            fix="check where the file comes from; raise coterie.data.raw.LIMIT if it is meant",
+            fix="check where the file comes from; "
+            "raise coterie.data.readers.raw.LIMIT if it is meant",
         )
     return count
 

@@ -12,8 +12,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coterie.data import raw
 from coterie.data.load import load
+from coterie.data.readers import raw
 from tests.data.test_load import fails
 
 

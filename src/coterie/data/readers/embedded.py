@@ -10,8 +10,8 @@ from annotated_types import Ge
 from coterie.core.bounds import Count, NonNegative
 from coterie.core.errors import DataError
 from coterie.core.rng import numpy_stream
-from coterie.data.classes import DIGITS
-from coterie.data.raw import Raw, bounded
+from coterie.data.readers.class_names import DIGITS
+from coterie.data.readers.raw import Raw, bounded
 
 
 def read_digits() -> Raw:

@@ -10,9 +10,9 @@ from typing import IO, cast
 import numpy as np
 
 from coterie.core.errors import DataError
-from coterie.data.classes import EMNIST
-from coterie.data.formats import IDX_IMAGES
-from coterie.data.raw import Array, Raw, bounded, reading
+from coterie.data.readers.class_names import EMNIST
+from coterie.data.readers.formats import IDX_IMAGES
+from coterie.data.readers.raw import Array, Raw, bounded, reading
 
 _CHUNK = 2**24  # read in pieces: a header may promise more than there is
 
@@ -77,10 +77,12 @@ def read_array(path: Path, axes: int) -> Array:
 
 
 def _open(path: Path) -> IO[bytes]:
+    """A file opened for reading, unpacked if it is packed."""
     return cast(IO[bytes], gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
 
 
 def _body(file: IO[bytes], count: int) -> bytearray:
+    """At most so many bytes of what is left of a file."""
     body = bytearray()
     while len(body) < count and (piece := file.read(min(_CHUNK, count - len(body)))):
         body += piece
@@ -88,6 +90,7 @@ def _body(file: IO[bytes], count: int) -> bytearray:
 
 
 def _length(path: Path, expected: int, found: int, why: str) -> DataError:
+    """The error about a file that is longer or shorter than it should be."""
     more = "at least " if found > expected else ""
     return DataError(
         f"{path} should have {expected:,} bytes and has {more}{found:,}",
@@ -114,6 +117,7 @@ def _pair(images: Path) -> tuple[Array, Array]:
 
 
 def _split(path: Path, present: list[str], wanted: str | None) -> str:
+    """Which of EMNIST's splits is meant; empty for a set without splits."""
     default = "byclass" if "byclass" in present else ""
     choice = wanted if wanted is not None else default if default in present else None
     if choice is None and len(present) == 1:
@@ -130,6 +134,7 @@ def _split(path: Path, present: list[str], wanted: str | None) -> str:
 
 
 def _upright(raw: Raw, split: str | None) -> Raw:
+    """EMNIST's images put upright, and its labels counted from 0; other sets as they are."""
     if split is None:
         return raw
     x_test = None if raw.x_test is None else raw.x_test.swapaxes(1, 2)

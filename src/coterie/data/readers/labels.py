@@ -1,4 +1,4 @@
-"""Labels and owners of any kind, settled into 0..K-1 and names."""
+"""Labels and owners of any kind, brought into numbers 0..K-1 and names."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from collections.abc import Callable
 import numpy as np
 
 from coterie.core.errors import DataError
-from coterie.data.raw import Array
+from coterie.data.readers.raw import Array
 
 At = Callable[[int], str]  # says in words where a row is
 
 
 def _bad(row: int, at: At, what: str, fix: str) -> DataError:
+    """The error about one label."""
     return DataError(f"{at(row)}: {what}", code="D012", where=at(row), fix=fix)
 
 
@@ -39,7 +40,7 @@ def whole(y: Array, at: At) -> Array:
     return y.astype(np.int64)
 
 
-def settle(
+def as_classes(
     y: Array, y_test: Array | None, classes: tuple[str, ...] | None, at: At, at_test: At
 ) -> tuple[Array, Array | None, tuple[str, ...]]:
     """Labels in 0..K-1 and the K class names, the same for the training and the test set.
@@ -47,7 +48,7 @@ def settle(
     Numbers that are 0..K-1 are kept; other numbers and words are put in sorted order. With known
     `classes` a number is a position in them, and trailing classes that nobody holds are left out.
 
-    >>> settle(np.array([7, 3, 7]), None, None, "row {}".format, str)
+    >>> as_classes(np.array([7, 3, 7]), None, None, "row {}".format, str)
     (array([1, 0, 1]), None, ('3', '7'))
     """
     train, test = _flat(y, at), None if y_test is None else _flat(y_test, at_test)
@@ -79,15 +80,16 @@ def owners(
         name: o.reshape(-1) for name, o in (("", owner), ("test", owner_test)) if o is not None
     }
     if all(o.dtype.kind in "biuf" for o in given.values()):
-        settled = {name: whole(o, at) for name, o in given.items()}
+        numbered = {name: whole(o, at) for name, o in given.items()}
     else:
         words = {name: o.astype(str) for name, o in given.items()}
         names = np.unique(np.concatenate(list(words.values())))
-        settled = {name: np.searchsorted(names, o) for name, o in words.items()}
-    return settled.get(""), settled.get("test")
+        numbered = {name: np.searchsorted(names, o) for name, o in words.items()}
+    return numbered.get(""), numbered.get("test")
 
 
 def _kind(y: Array) -> str:
+    """What labels are, in a word."""
     return "words" if y.dtype.kind == "U" else "numbers"
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from coterie.core.errors import DataError
-from coterie.data.raw import Array, Raw, stack
+from coterie.data.readers.raw import Array, Raw, stack
 
 
 def read_arrays(

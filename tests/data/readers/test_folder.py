@@ -11,8 +11,8 @@ import pytest
 import torch
 from PIL import Image
 
-from coterie.data import read_folder
 from coterie.data.load import load
+from coterie.data.readers import folder
 from tests.data.test_load import fails
 
 
@@ -127,9 +127,9 @@ def test_a_pixel_bomb_is_refused_by_its_declared_size(photos, size):
 
 
 def test_so_many_pixels_are_decoded_and_no_more(photos, monkeypatch):
-    monkeypatch.setattr(read_folder, "PIXELS", 30)
+    monkeypatch.setattr(folder, "PIXELS", 30)
     load(photos)
-    monkeypatch.setattr(read_folder, "PIXELS", 29)
+    monkeypatch.setattr(folder, "PIXELS", 29)
     fails("D015", photos)
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from coterie.core.errors import DataError
-from coterie.data.classes import CIFAR10, CIFAR100, CIFAR100_COARSE
-from coterie.data.raw import Array, Raw, bounded, reading
+from coterie.data.readers.class_names import CIFAR10, CIFAR100, CIFAR100_COARSE
+from coterie.data.readers.raw import Array, Raw, bounded, reading
 
 _PIXELS = 3 * 32 * 32
 _BATCHES = tuple(f"data_batch_{i}" for i in range(1, 6))
@@ -40,6 +40,7 @@ def read_cifar_python(path: Path, *, coarse: bool = False) -> Raw:
 
 
 def _files(path: Path, fine: bool, coarse: bool, suffix: str) -> tuple[list[Path], Path]:
+    """The files of the training batches, and that of the test batch."""
     if coarse and not fine:
         raise DataError(
             "CIFAR-10 has no coarse labels",
@@ -53,16 +54,19 @@ def _files(path: Path, fine: bool, coarse: bool, suffix: str) -> tuple[list[Path
 
 
 def _classes(fine: bool, coarse: bool) -> tuple[str, ...]:
+    """The names of the classes: of CIFAR-10, of CIFAR-100, or of its superclasses."""
     return CIFAR100_COARSE if coarse else CIFAR100 if fine else CIFAR10
 
 
 def _raw(parts: list[tuple[Array, Array]], classes: tuple[str, ...]) -> Raw:
+    """Batches put together; the last one is the test set."""
     *train, (x_test, y_test) = parts
     x, y = (np.concatenate(arrays) for arrays in zip(*train, strict=True))
     return Raw(x, y, x_test, y_test, classes=classes, channels="first")
 
 
 def _records(path: Path, labels: int, column: int) -> tuple[Array, Array]:
+    """The images and one column of the labels of a binary batch."""
     with reading(path):
         bounded(path.stat().st_size, str(path))
         content = bytearray(path.read_bytes())
@@ -132,6 +136,7 @@ class _Unpickler(pickle._Unpickler):
 
 
 def _batch(path: Path, key: str) -> tuple[Array, Array]:
+    """The images and the labels of a pickled batch."""
     with reading(path):
         bounded(path.stat().st_size, str(path))
         with path.open("rb") as file:
@@ -180,6 +185,7 @@ def _array(piece: object, path: Path) -> Array:
 
 
 def _damaged(path: Path, why: str) -> DataError:
+    """The error about a file that is no CIFAR batch."""
     return DataError(
         f"{path} is not a CIFAR batch",
         code="D007",

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from coterie.core.errors import DataError
-from coterie.data.raw import Array, Raw, bounded, inside, reading, stack
+from coterie.data.readers.raw import Array, Raw, bounded, inside, reading, stack
 
 
 def read_leaf(path: Path) -> Raw:
@@ -27,11 +27,13 @@ def read_leaf(path: Path) -> Raw:
 
 
 def _files(folder: Path, root: Path) -> list[Path]:
+    """The JSON files of a folder, none of them outside of the root."""
     with reading(folder):
         return [inside(file, root) for file in sorted(folder.glob("*.json"))]
 
 
 def _part(files: list[Path], users: dict[str, int]) -> Raw:
+    """The samples of every user in some files; `users` numbers them as they come."""
     x: list[Array] = []
     y: list[Any] = []
     owner: list[int] = []
@@ -52,6 +54,7 @@ def _part(files: list[Path], users: dict[str, int]) -> Raw:
 
 
 def _content(file: Path) -> dict[str, Any]:
+    """One file, with its list of users and their data."""
     with reading(file):
         bounded(file.stat().st_size, str(file))
         text = file.read_bytes()
@@ -70,6 +73,7 @@ def _content(file: Path) -> dict[str, Any]:
 
 
 def _user(content: dict[str, Any], name: str, file: Path) -> tuple[list[Array], list[Any]]:
+    """The samples and labels of one user, checked against each other."""
     where = f"{file}, user {name}"
     match content["user_data"].get(name):
         case {"x": [*x], "y": [*y]}:
@@ -105,6 +109,7 @@ def _user(content: dict[str, Any], name: str, file: Path) -> tuple[list[Array], 
 
 
 def _sample(row: Any, where: str) -> Array:
+    """One sample as an array."""
     try:
         return np.asarray(row, dtype=np.float32)
     except (ValueError, TypeError) as error:
@@ -118,6 +123,7 @@ def _sample(row: Any, where: str) -> Array:
 
 
 def _broken(file: Path, why: str, where: str = "") -> DataError:
+    """The error about a file that LEAF did not write."""
     return DataError(
         f"{file} is not a LEAF file",
         code="D007",

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scipy.io import loadmat, savemat
 
 from coterie.core.errors import DataError
-from coterie.data import raw
 from coterie.data.load import load
+from coterie.data.readers import raw
 from tests.data.test_load import fails
 
 X = np.random.default_rng(0).integers(0, 256, (32, 32, 3, 4), dtype=np.uint8)

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from coterie.core.errors import DataError
-from coterie.data.raw import Array, Raw, inside, reading
-from coterie.data.read_folder import Size, decoded
+from coterie.data.readers.folder import Size, decoded
+from coterie.data.readers.raw import Array, Raw, inside, reading
 
 LABELS = ("label", "labels", "fine_label", "target", "class", "y")
 TESTS = ("test", "validation", "valid", "val")  # the first of them that there is
@@ -53,6 +53,7 @@ def read_hf(
 
 
 def _splits(name: str, config: str | None, revision: str | None) -> Mapping[str, Any]:
+    """The splits of a set by name; one that has none is its own training split."""
     try:
         import datasets
     except ImportError as error:
@@ -83,6 +84,7 @@ def _splits(name: str, config: str | None, revision: str | None) -> Mapping[str,
 
 
 def _label(part: Any, name: str, label: str | None) -> str:
+    """The column of the labels: the one named, else a column of classes, else a usual name."""
     typed = [key for key, kind in part.features.items() if type(kind).__name__ == "ClassLabel"]
     usual = [key for key in LABELS if key in part.features]
     wanted = [label] if label else [*(key for key in usual if key in typed), *typed, *usual]
@@ -132,6 +134,7 @@ def _part(
     owner: str | None,
     options: Mapping[str, Any],
 ) -> Raw:
+    """The samples, labels and owners of one split."""
     where = f"hf:{name}"
     missing = [key for key in (*columns, label, owner) if key and key not in part.features]
     if missing:
@@ -160,6 +163,7 @@ def _part(
 
 
 def _images(part: Any, column: str, where: str, options: Mapping[str, Any]) -> Array:
+    """(N, H, W, C) the images of a column."""
     import datasets
 
     stored = part.select_columns([column]).cast_column(column, datasets.Image(decode=False))
@@ -184,6 +188,7 @@ def _images(part: Any, column: str, where: str, options: Mapping[str, Any]) -> A
 
 
 def _numbers(part: Any, column: str, where: str) -> Array:
+    """(N, ...) the numbers of a column."""
     values = part.with_format(None)[column][:]
     try:
         return np.array(values, dtype=np.float64)
@@ -198,6 +203,7 @@ def _numbers(part: Any, column: str, where: str) -> Array:
 
 
 def _values(part: Any, column: str, where: str) -> Array:
+    """(N,) the labels or owners of a column, none of them missing."""
     values = list(part.with_format(None)[column][:])
     empty = next((row for row, value in enumerate(values) if value is None), None)
     if empty is not None:

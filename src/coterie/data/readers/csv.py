@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from coterie.core.errors import DataError
-from coterie.data import labels
-from coterie.data.raw import Array, Raw, bounded, reading
+from coterie.data.readers import labels
+from coterie.data.readers.raw import Array, Raw, bounded, reading
 
 LABELS = ("label", "target", "class", "y")  # what a label column is usually called
 
@@ -29,6 +29,7 @@ class _Table:
     rows: Iterator[tuple[int, list[str]]]
 
     def at(self, line: int) -> str:
+        """Where a line is, as editors understand it."""
         return f"{self.path}:{line}"
 
     def column(self, wanted: Column) -> int:
@@ -70,6 +71,7 @@ def read_csv(
 
 
 def _broken(path: Path, why: str) -> DataError:
+    """The error about a file that is no table of text."""
     return DataError(
         f"{path} cannot be read as a table",
         code="D007",
@@ -80,6 +82,7 @@ def _broken(path: Path, why: str) -> DataError:
 
 
 def _table(path: Path, lines: Iterator[list[str]], header: bool | None) -> _Table:
+    """The table in a file: with its first line as names, or with numbers for names."""
     rows = _numbered(lines)
     line, first = next(rows, (1, []))
     cells = tuple(cell.strip() for cell in first)
@@ -107,11 +110,13 @@ def _numbered(lines: Iterator[list[str]]) -> Iterator[tuple[int, list[str]]]:
 def _again(
     first: tuple[int, list[str]], rest: Iterator[tuple[int, list[str]]]
 ) -> Iterator[tuple[int, list[str]]]:
+    """Rows of which the first was already taken."""
     yield first
     yield from rest
 
 
 def _number(cell: str) -> bool:
+    """Whether a cell holds a number."""
     try:
         float(cell)
     except ValueError:
@@ -120,6 +125,7 @@ def _number(cell: str) -> bool:
 
 
 def _read(table: _Table, label: Column | None, owner: Column | None) -> Raw:
+    """The features, labels and owners of a table."""
     if label is None:
         usual = [i for i, name in enumerate(table.names) if name.casefold() in LABELS]
         label = usual[0] if usual else -1
@@ -166,6 +172,7 @@ _NOTHING = np.empty((0, 1))
 
 
 def _not_a_number(table: _Table, line: int, cells: list[str], features: list[int]) -> DataError:
+    """The error that names the first cell of a row that is no number."""
     column = next(i for i in features if not _number(cells[i]))
     cell = cells[column].strip()
     return DataError(
@@ -179,6 +186,7 @@ def _not_a_number(table: _Table, line: int, cells: list[str], features: list[int
 
 
 def _finite(table: _Table, x: Array, lines: array[int], features: list[int]) -> None:
+    """Refuse features that a float32 cannot hold."""
     odd = np.argwhere(~(np.abs(x) <= np.finfo(np.float32).max))  # NaN compares as false
     if len(odd):
         row, column = odd[0]
@@ -207,5 +215,6 @@ def _labels(table: _Table, words: list[str], lines: array[int]) -> Array:
 
 
 def _owners(words: list[str]) -> Array:
+    """Whole numbers where every owner is one, else words."""
     whole = all(word.isdecimal() for word in words)
     return np.array(words, dtype=np.int64 if whole else str)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from coterie.core.errors import DataError
-from coterie.data.raw import Array, Raw, bounded, reading
+from coterie.data.readers.raw import Array, Raw, bounded, reading
 
 # The names under which samples, labels and owners are found: of the only set, or of the training
 # set; and of the test set.
@@ -76,6 +76,7 @@ def read_npz(path: Path) -> Raw:
 
 
 def _opened(path: Path) -> zipfile.ZipFile:
+    """An archive, open for reading."""
     try:
         return zipfile.ZipFile(path)
     except _DAMAGE as error:
@@ -83,6 +84,7 @@ def _opened(path: Path) -> zipfile.ZipFile:
 
 
 def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, where: str) -> Array:
+    """One array of an archive."""
     try:
         with archive.open(info) as file:
             _header(file, info, where)
@@ -118,6 +120,7 @@ def _header(file: IO[bytes], info: zipfile.ZipInfo, where: str) -> None:
 
 
 def _broken(where: Path | str, error: Exception) -> DataError:
+    """The error about an archive or a member that is damaged."""
     return DataError(
         f"{where} is not a whole .npz archive",
         code="D007",

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie.core.errors import DataError
-from coterie.data import raw
 from coterie.data.load import load
+from coterie.data.readers import raw
 from tests.data.test_load import fails
 
 X = np.random.default_rng(0).integers(0, 256, (4, 6, 6, 3), dtype=np.uint8)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from coterie.core.errors import DataError
 from coterie.data.load import load
-from coterie.data.read_cifar import read_cifar_python
+from coterie.data.readers.cifar import read_cifar_python
 from tests.data.test_load import fails
 
 PIXELS = 3072

@@ -45,6 +45,7 @@ def format_of(path: Path) -> Format | None:
 
 
 def _folder(path: Path) -> Format | None:
+    """The format of a folder, told from the names in it."""
     try:
         with os.scandir(path) as entries:
             folders = {e.name: e.is_dir() for e in entries if not e.name.startswith(".")}
@@ -65,4 +66,5 @@ def _folder(path: Path) -> Format | None:
 
 
 def _json(path: Path) -> bool:
+    """Whether a folder holds JSON files."""
     return os.path.isdir(path) and next(path.glob("*.json"), None) is not None

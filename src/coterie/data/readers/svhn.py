@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from coterie.core.errors import DataError
-from coterie.data.classes import DIGITS
-from coterie.data.raw import Array, Raw, bounded, reading
+from coterie.data.readers.class_names import DIGITS
+from coterie.data.readers.raw import Array, Raw, bounded, reading
 
 _NUMBERS = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8"}
 _NUMBERS |= {12: "i8", 13: "u8"}
@@ -35,6 +35,7 @@ def read_svhn(path: Path) -> Raw:
 
 
 def _digits(path: Path) -> tuple[Array, Array]:
+    """The images and labels of one file."""
     with reading(path):
         bounded(path.stat().st_size, str(path))
         content = path.read_bytes()

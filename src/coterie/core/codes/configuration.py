@@ -1,0 +1,171 @@
+"""The codes of what was asked for and cannot be meant: command line, file, network, engine."""
+
+from __future__ import annotations
+
+from coterie.core.codes.families import Code
+
+CONFIGURATION: dict[str, Code] = {
+    "C001": Code(
+        "a command line that cannot be read",
+        "A command, option or argument does not exist, or a value is missing.",
+        "`coterie --help` lists the commands, `coterie COMMAND --help` their options.",
+    ),
+    "C010": Code(
+        "an experiment file that cannot be read",
+        "There is no such file, it may not be read, or it is not UTF-8 text.",
+        "Check the name, or write a new file with `coterie init FILE`.",
+    ),
+    "C011": Code(
+        "an experiment file that is not TOML",
+        "The text breaks the rules of TOML at the line and column shown. Most often a text lacks "
+        "its quotes, a bracket is not closed, or a key is given twice.",
+        "Mend the line shown; https://toml.io explains the format.",
+    ),
+    "C012": Code(
+        "problems in an experiment",
+        "Every problem is listed with its line, its key and value, the reason and what to do: "
+        "unknown keys and tables, values of the wrong type or out of range, and settings that are "
+        "possible alone but not together. Settings of the command line stand above the file.",
+        "Mend them all and look again with `coterie check FILE`; `coterie check FILE --explain "
+        "KEY` says where a value came from; `coterie init FILE` writes a file with every key.",
+    ),
+    "C013": Code(
+        "a setting on the command line that is not key=value",
+        "Settings name the table and the key: train.rounds=50. Values are TOML; bare words are "
+        "texts.",
+        'Write it like train.lr=0.1, partition.kind=dirichlet:0.3 or "data.source=./my photos".',
+    ),
+    "C014": Code(
+        "a key that does not exist",
+        "--explain takes the dotted name of a key, such as train.lr.",
+        "`coterie check FILE --explain train` shows a whole table.",
+    ),
+    "C015": Code(
+        "a file that would be overwritten",
+        "`coterie init` never replaces a file unasked.",
+        "Choose another name, or add --force.",
+    ),
+    "C016": Code(
+        "a code that does not exist",
+        "Codes are a letter and three digits: C for configuration, D for data, K for checkpoints, "
+        "R for training, S for storage, U for your own code.",
+        "`coterie help` lists them all.",
+    ),
+    "C017": Code(
+        "methods that cannot be compared as asked",
+        "A comparison needs two methods or more, each under its own name, and a setting that one "
+        "method has alone may not change the clients, the network or the seed.",
+        "Write --methods fedavg,fedclust:clusters=4, or method = [...] in the experiment file.",
+    ),
+    "C018": Code(
+        "a file that lists several methods",
+        "A run has one method. A list asks for a comparison: the same experiment for each of them.",
+        "`coterie compare FILE`, or choose one of them: method=fedavg.",
+    ),
+    "C019": Code(
+        "a chart that cannot be drawn",
+        "There is no chart of that name, the run has nothing for it, or figures as files were "
+        "asked for without kaleido and a Chrome or Chromium to draw them in.",
+        'The message says which; for files: pip install "coterie[figures]" and a browser.',
+    ),
+    "C030": Code(
+        "a network that cannot take these samples",
+        "Convolutions and pooling need images of at least some size; features need a network "
+        "that takes any input.",
+        "`coterie models` says what each takes; mclr, dnn2 and mlp take anything.",
+    ),
+    "C031": Code(
+        "a network of yours that cannot be built or used",
+        "The factory could not be imported or called, or its network does not take the samples or "
+        "does not give one output per class.",
+        "Let the function take shape and classes, and size the first and last layers by them.",
+    ),
+    "C032": Code(
+        "columns that the network does not have",
+        "A method or an option names a layer, or the head, and the network has none of that name.",
+        "Name one of the layers that the message lists; model.head names the head.",
+    ),
+    "C033": Code(
+        "a network that is not known",
+        "No network has this name.",
+        '`coterie models` lists them; your own is "package.module:function".',
+    ),
+    "C034": Code(
+        "a network that does not have this option",
+        "Only some networks have normalisation, and each has its own options.",
+        "`coterie models` shows what each has.",
+    ),
+    "C035": Code(
+        "a network that cannot be one row of numbers",
+        "Federated methods need every parameter and buffer to be floating-point numbers of one "
+        "kind, each belonging to one place.",
+        "Change what the message names in the network.",
+    ),
+    "C040": Code(
+        "a method of yours that cannot be imported",
+        'A method from elsewhere is given as "package.module:Class": a frozen dataclass that can '
+        "be imported from where coterie runs.",
+        "Try `python -c 'import package.module'`; set PYTHONPATH if the module is not installed.",
+    ),
+    "C041": Code(
+        "a method that is not known",
+        "No method has this name.",
+        "`coterie methods` lists them.",
+    ),
+    "C042": Code(
+        "an engine that is not known",
+        "No engine has this name.",
+        "Use one that the message lists.",
+    ),
+    "C043": Code(
+        "a task that a client does not know",
+        "A message names a task that is not defined where it arrived.",
+        "Install the same version of coterie, and of your own methods, on both sides.",
+    ),
+    "C044": Code(
+        "a server without samples of its own",
+        "The method compares models on samples that the server holds.",
+        "Set data.public to 1 or more: samples of each class, set aside for the server.",
+    ),
+    "C045": Code(
+        "a tracker that cannot be used",
+        "No tracker has this name, or the package it writes with is not installed.",
+        "Install the extra that the message names, or leave it out: output.trackers=[].",
+    ),
+    "C046": Code(
+        "a port that cannot be used",
+        "Another program listens there, or it may not be used by you.",
+        "Name another with --port; without one, a free port is chosen.",
+    ),
+    "C050": Code(
+        "an engine that needs a server",
+        "Clients of the flower engine are other machines: they join a server.",
+        "`coterie serve FILE` starts it, `coterie join SERVER --data PATH` joins it.",
+    ),
+    "C051": Code(
+        "a federation whose clients do not fit together",
+        "All clients must have samples of one shape and one set of classes, and the experiment "
+        "must name a network that all of them have.",
+        "Look at the clients that the message names.",
+    ),
+    "C052": Code(
+        "a program that is not installed or does not start",
+        "SuperLink and SuperNode come with Flower.",
+        'pip install "coterie[flower]"; the last lines of its log are in the message.',
+    ),
+    "C053": Code(
+        "a server that would be open to everybody",
+        "Without TLS, whoever reaches the server can read and change what crosses, and take part.",
+        "Make certificates with `coterie certs DIR` and give --certs; or stay on 127.0.0.1.",
+    ),
+    "C054": Code(
+        "an engine whose package is not installed",
+        "The ray engine needs Ray.",
+        "pip install 'coterie[ray]', or choose another engine.",
+    ),
+    "C055": Code(
+        "a Ray cluster that cannot be used",
+        "Nobody answers at engine.address, or the cluster has fewer cores than engine.workers.",
+        "Start the cluster, or name fewer workers; without an address Ray starts on this machine.",
+    ),
+}

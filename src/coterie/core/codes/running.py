@@ -1,0 +1,126 @@
+"""The codes of what goes wrong in a run: access, quorum, its folder, training, your code."""
+
+from __future__ import annotations
+
+from coterie.core.codes.families import Code, explained_by_family
+
+RUNNING: dict[str, Code] = {
+    "A001": Code(
+        "a client that its server does not let in",
+        "The server does not know the client's key, or the key is in use by another process. "
+        "Keys are listed by the server when it starts.",
+        "Use the key that was made for this client; the server needs its public half.",
+    ),
+    "A002": Code(
+        "a certificate or key that cannot be used",
+        "The file is missing, is no certificate or key, belongs to another authority, or has run "
+        "out.",
+        "`coterie certs DIR` makes new ones; copy the folders it names to the machines it names.",
+    ),
+    "K001": Code(
+        "no usable checkpoint",
+        "The run stopped before its first round was saved, or every checkpoint is damaged.",
+        "Start the run again.",
+    ),
+    "K002": Code(
+        "a damaged checkpoint",
+        "A file of the checkpoint is missing, or its SHA-256 is not the one in the manifest: it "
+        "was cut short or changed after it was written.",
+        "Nothing, if an older one is whole: it is used instead, and the rounds since are repeated "
+        "to the same bits.",
+    ),
+    "K003": Code(
+        "a checkpoint of another format",
+        "It was written by another version of coterie.",
+        "Resume it with the version that wrote it.",
+    ),
+    "K004": Code(
+        "records that were changed",
+        "metrics.csv or clusters.csv no longer begins with what the checkpoint knows of it.",
+        "Put the file back, or start the run again.",
+    ),
+    "K005": Code(
+        "a folder that already holds a run",
+        "A run never writes over another.",
+        "Resume it, or choose another folder with --out.",
+    ),
+    "K006": Code(
+        "a folder that holds no run",
+        "The folder of a run has a run.toml.",
+        "Name a folder that `coterie run` wrote.",
+    ),
+    "K007": Code(
+        "a run that is in use",
+        "Another process holds the folder. The lock goes with that process, even if it is killed.",
+        "Wait until it ends, or stop it.",
+    ),
+    "K008": Code(
+        "other data than the run was started with",
+        "The fingerprint of the clients' data differs: another file, partition, seed or scaling.",
+        "Put the data back, or start a new run.",
+    ),
+    "K009": Code(
+        "a run that was started from Python",
+        "Only the program that started it has its data and its model.",
+        "Continue it there: coterie.fit(..., out=folder, resume=True).",
+    ),
+    "K010": Code(
+        "other settings than the run was started with",
+        "The rounds to come would belong to another experiment than the rounds behind.",
+        "Put the settings back, or allow each by name: --allow-change KEY.",
+    ),
+    "K011": Code(
+        "a folder that holds no comparison",
+        "The folder of a comparison has a compare.toml.",
+        "Name a folder that `coterie compare` wrote.",
+    ),
+    "K012": Code(
+        "another comparison than the folder was started with",
+        "The runs to come would not be comparable with the runs that are there.",
+        "Put the settings back, or choose another folder with --out.",
+    ),
+    "K013": Code(
+        "runs that do not share their clients or their initial weights",
+        "Methods are compared on the same clients and from the same weights. Somebody changed the "
+        "data or the folder of a run between two runs of one seed.",
+        "Start the comparison again in another folder with --out.",
+    ),
+    "Q001": Code(
+        "a round that too few clients answered",
+        "A question has engine.deadline seconds; with fewer answers than engine.quorum of those "
+        "asked, the round is abandoned and nothing of it is kept. After engine.max_abandoned "
+        "attempts the run ends.",
+        "Bring the clients back and resume; or lower engine.quorum, or raise engine.deadline.",
+    ),
+    "Q002": Code(
+        "clients that did not come",
+        "Too few clients joined within engine.connect_timeout seconds.",
+        "Look at what `coterie join` says on the clients' side, then start or resume again.",
+    ),
+    "R014": Code(
+        "updates that are not finite",
+        "Numbers grew beyond all bounds during local training (NaN or infinity). A client whose "
+        "update is not finite is left out of its round; when all are, the run stops.",
+        "Lower train.lr; look for a client with very few samples or unscaled features "
+        "(data.scaling).",
+    ),
+    "S001": Code(
+        "a file that cannot be written",
+        "The disk is full, read-only, or a limit was reached. The last whole round is intact.",
+        "Make room or choose another folder with --out, then resume.",
+    ),
+    "U001": Code(
+        "your own code raised an exception on a client",
+        "The model, or the data it was given, raised it during training or testing; the exception "
+        "is shown above the message, once.",
+        "Put it right and resume; --debug shows the whole way there.",
+    ),
+    "U002": Code(
+        "a client on which worker processes die",
+        "Three worker processes in turn ended without a word while they worked on it. The system "
+        "kills a process when memory runs out; native code can also crash.",
+        "Use fewer workers or a smaller batch; the serial engine shows what happens in one "
+        "process.",
+    ),
+    **explained_by_family({"X001": "something unexpected"}),
+}
