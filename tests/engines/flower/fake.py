@@ -16,9 +16,10 @@ from flwr.supercore.task_identity import TaskIdentity
 from coterie.core.client import Client
 from coterie.core.layout import Layout
 from coterie.core.rng import stream
+from coterie.engines.flower.backend import Deadlines, federation
 from coterie.engines.flower.client import client_app
-from coterie.engines.flower.engine import Deadlines, Flower
 from coterie.engines.flower.exchange import Clock, Exchange
+from coterie.engines.front import Front
 from tests.tiny import CLASSES, FEATURES, clients, network
 
 
@@ -141,29 +142,29 @@ class Rig:
     """A tiny federation over the fake grid, and all that can go wrong with it."""
 
     def __init__(
-        self, state: Path, n: int = 8, terms: Deadlines | None = None, *, seed: int = 7
+        self, state: Path, n: int = 8, deadlines: Deadlines | None = None, *, seed: int = 7
     ) -> None:
         self.time = FakeClock()
         self.grid = FakeGrid([Tiny(c) for c in clients(n)], state, self.time)
         self.events: list[dict[str, Any]] = []
-        self.terms = terms or Deadlines(deadline=20.0)
+        self.deadlines = deadlines or Deadlines(deadline=20.0)
         self.names = [str(i) for i in range(n)]
         self.seed = seed
         self.fed = self.server()
 
-    def server(self) -> Flower:
+    def server(self) -> Front:
         """A server that was just started: nothing of an earlier one is left but the clients."""
-        desk = Exchange(self.grid, tell=self.events.append, clock=self.time.clock())
-        desk.look()
-        desk.collect()
-        self.fed = Flower(
-            desk,
+        exchange = Exchange(self.grid, tell=self.events.append, clock=self.time.clock())
+        exchange.look()
+        exchange.collect()
+        self.fed = federation(
+            exchange,
             Layout(network()),
             self.names,
             classes=CLASSES,
             experiment="e",
             setup={},
-            terms=self.terms,
+            deadlines=self.deadlines,
             seed=self.seed,
             public=torch.randn(12, FEATURES, generator=stream(0, "public")),
         )
