@@ -13,7 +13,10 @@ import sys
 import time
 
 import torch
+from torch import nn
 
+import coterie as ct
+from coterie.core.types import State
 from coterie.engines.front import Front
 from coterie.engines.question import Backend, PortionedBackend
 from coterie.engines.ray import Actors

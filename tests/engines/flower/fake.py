@@ -5,13 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 from flwr.app import Context, Error, Message, RecordDict
-from flwr.proto.node_pb2 import NodeInfo
-from flwr.serverapp import Grid
-from flwr.supercore.task_identity import TaskIdentity
 
 from coterie.core.client import Client
 from coterie.core.layout import Layout
@@ -19,6 +17,7 @@ from coterie.core.rng import stream
 from coterie.engines.flower.backend import Deadlines, federation
 from coterie.engines.flower.client import client_app
 from coterie.engines.flower.exchange import Clock, Exchange
+from coterie.engines.flower.internals import identify
 from coterie.engines.front import Front
 from tests.tiny import CLASSES, FEATURES, clients, network
 
@@ -43,7 +42,7 @@ class Tiny:
         return self.data
 
 
-class FakeGrid(Grid):
+class FakeGrid:
     """Nodes 100, 101, ... hold clients 0, 1, ...; answers come back shuffled.
 
     `fault(name, message)` may say "lost" (never answered), "late" (answered when asked for again),
@@ -52,8 +51,7 @@ class FakeGrid(Grid):
     """
 
     def __init__(self, owners: Sequence[Any], state: Path, clock: FakeClock) -> None:
-        for name in ("_run_id", "_task_id", "_node_id"):  # as the runtime sets them
-            setattr(TaskIdentity, name, 1)
+        identify(1, 1, 1)  # as the runtime does
         self.owners, self.state, self.clock = dict(enumerate(owners, 100)), state, clock
         self.online = set(self.owners)
         self.came: dict[int, str] = {}
@@ -64,23 +62,10 @@ class FakeGrid(Grid):
         self.sent: list[tuple[str, str]] = []
         self.shuffle = random.Random(0)
 
-    def set_run(self, run: Any) -> None: ...
-
-    @property
-    def run(self) -> Any:
-        return None
-
-    def create_message(self, *args: Any, **keywords: Any) -> Message:
-        raise NotImplementedError
-
-    def send_and_receive(self, *args: Any, **keywords: Any) -> Iterable[Message]:
-        raise NotImplementedError
-
-    def get_node_ids(self) -> Iterable[int]:
-        return sorted(self.online)
-
-    def get_nodes(self) -> Iterable[NodeInfo]:
-        return [NodeInfo(node_id=n, last_activated_at=self.came.get(n)) for n in self.online]
+    def get_nodes(self) -> Iterable[Any]:
+        return [
+            SimpleNamespace(node_id=n, last_activated_at=self.came.get(n, "")) for n in self.online
+        ]
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         return [self.push(message) for message in messages]

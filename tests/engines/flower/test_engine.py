@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
-from flwr.supercore.inflatable.inflatable_utils import ObjectPushError
 
 from coterie.core.errors import DivergedError, QuorumError
 from coterie.core.loop import evaluate, run
 from coterie.core.types import Method, State
 from coterie.engines.flower.backend import Deadlines
 from coterie.engines.flower.exchange import PAUSE
+from coterie.engines.flower.internals import ObjectPushError
 from coterie.engines.flower.retry import AbandonedError, Retrying
 from coterie.engines.flower.runtime import Reached
 from coterie.methods import METHODS, find
