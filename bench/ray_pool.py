@@ -11,18 +11,19 @@ import argparse
 import statistics
 import sys
 import time
-from collections.abc import Callable
-from functools import partial
 
 import torch
 from torch import nn
 
 import coterie as ct
 from coterie.core.types import State
-from coterie.engines.ray import Ray
+from coterie.engines.front import Front
+from coterie.engines.question import Backend, PortionedBackend
+from coterie.engines.ray import Actors
 from coterie.engines.serial import Serial
-from coterie.engines.stacked.engine import Stacked
-from coterie.engines.workers.pool import Pool
+from coterie.engines.stacked.backend import Stacked
+from coterie.engines.workers.backend import Workers
+from coterie.engines.workers.processes import Processes
 
 FEATURES, CLASSES, LIMIT = 64, 10, 1.3
 
@@ -54,18 +55,22 @@ def main() -> int:
     )
     population = people(asked.clients, asked.samples)
     method = ct.FedAvg(ct.Solver(lr=0.05, batch=10))
-    kinds: dict[str, Callable[..., Serial]] = {
-        "serial": Serial,
-        "stacked": partial(Stacked, workers=asked.workers),
+    layout = ct.Layout(net)
+    backends: dict[str, PortionedBackend] = {
+        "serial": Serial(),
+        "stacked": Stacked(layout, population[0].x[:4], workers=asked.workers),
     }
+
+    def federation(backend: Backend) -> Front:
+        return Front(population, layout, classes=CLASSES, sizes=population.sizes, backend=backend)
+
     worst = 0.0
-    for inside, kind in kinds.items():
+    for inside, inner in backends.items():
         seconds: dict[str, list[float]] = {"pool": [], "ray": []}
-        engines = [
-            kind(population, ct.Layout(net), classes=CLASSES, sizes=population.sizes)
-            for _ in seconds
-        ]
-        with Pool(engines[0], asked.workers) as pool, Ray(engines[1], asked.workers) as ray:
+        with (
+            federation(Workers(inner, Processes(asked.workers))) as pool,
+            federation(Workers(inner, Actors(asked.workers))) as ray,
+        ):
             states: dict[str, State] = {}
             feds = {"pool": pool, "ray": ray}
             for turn in range(asked.rounds + 1):

@@ -27,7 +27,7 @@ from coterie.core.loop import run
 from coterie.core.types import Replies, State, Task
 from coterie.data.dataset import Data
 from coterie.data.population import Population, partition
-from coterie.engines.serial import Serial
+from coterie.engines.front import Front
 from coterie.methods import find
 from coterie.models import factory
 from coterie.runs.records import RunFolder
@@ -57,7 +57,7 @@ class Enough(Exception):  # noqa: N818
     """Enough rounds were timed."""
 
 
-class Answers(Serial):
+class Answers(Front):
     """A federation whose clients have all answered: only the server's work is left."""
 
     rows: Tensor  # (n, P)

@@ -245,7 +245,7 @@ def odd(case: str) -> Any:
         case "one class":
             people[2] = replace(people[2], y=torch.zeros_like(people[2].y))
     fed = federation(len(people))
-    fed.source = fed.population = people
+    fed.population = people
     fed.sizes = torch.tensor([float(len(p)) for p in people], dtype=torch.float64)
     return fed
 

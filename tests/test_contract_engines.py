@@ -14,24 +14,22 @@ import torch
 
 from coterie.core.loop import evaluate, run
 from coterie.core.types import State
-from coterie.engines.serial import Serial
-from coterie.engines.stacked.engine import Stacked
-from coterie.engines.workers.pool import Pool
+from coterie.engines.front import Front
 from coterie.runs import checkpoint
 from tests.test_contract import ALL, ROUNDS, last, measured, memory_equal, method
-from tests.tiny import clients, federation, same
+from tests.tiny import clients, federation, pooled, same, stacked
 
 ODD = ["one client", "identical clients", "one sample", "one class"]
 
 
-def in_processes(kind: Callable[..., Serial], *args: Any, **how: Any) -> Pool:
-    return Pool(kind(*args, **how), 2)
+def in_processes(kind: Callable[..., Front], *args: Any, **how: Any) -> Front:
+    return pooled(kind(*args, **how), 2)
 
 
-ENGINES: dict[str, Callable[..., Serial]] = {
-    "pool": partial(in_processes, Serial),
-    "stacked": Stacked,
-    "stacked in processes": partial(in_processes, partial(Stacked, workers=2)),
+ENGINES: dict[str, Callable[..., Front]] = {
+    "pool": partial(in_processes, Front),
+    "stacked": stacked,
+    "stacked in processes": partial(in_processes, partial(stacked, workers=2)),
 }
 ENGINE = pytest.mark.parametrize("engine", list(ENGINES))
 
@@ -41,9 +39,8 @@ def world(engine: str, people: list[Any] | None = None) -> Iterator[Any]:
     """The tiny federation on an engine; worker processes end with it."""
     kind: Any = ENGINES[engine]
     fed: Any = federation(kind=kind) if people is None else federation(kind=kind, people=people)
-    yield fed
-    if isinstance(fed, Pool):
-        fed.close()
+    with fed:
+        yield fed
 
 
 def close(a: State, b: State) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,7 +14,12 @@ from coterie.core.client import Client
 from coterie.core.layout import Layout
 from coterie.core.rng import stream
 from coterie.core.types import Replies, Reply, State, Task
-from coterie.engines.serial import Question, Serial
+from coterie.engines.front import Front
+from coterie.engines.question import Question
+from coterie.engines.serial import Serial
+from coterie.engines.stacked.backend import Stacked
+from coterie.engines.workers.backend import Workers
+from coterie.engines.workers.processes import Processes
 from coterie.tasks.wire import decode, encode
 
 CLASSES, FEATURES = 4, 6
@@ -43,10 +49,10 @@ def clients(n: int = 8, groups: int = 2) -> list[Client]:
 def federation(
     n: int = 8,
     groups: int = 2,
-    kind: Callable[..., Serial] = Serial,
+    kind: Callable[..., Front] = Front,
     seed: int = 7,
     people: Sequence[Client] | None = None,
-) -> Serial:
+) -> Front:
     return kind(
         clients(n, groups) if people is None else people,
         Layout(network()),
@@ -54,6 +60,18 @@ def federation(
         seed=seed,
         public=torch.randn(12, FEATURES, generator=stream(0, "public")),
     )
+
+
+def stacked(people: Sequence[Client], layout: Layout, workers: int = 1, **how: Any) -> Front:
+    """A federation whose clients train side by side."""
+    backend = Stacked(layout, people[0].x[:4], workers=workers)
+    return Front(people, layout, backend=backend, **how)
+
+
+def pooled(fed: Front, workers: int = 2) -> Front:
+    """The same federation, answered by worker processes."""
+    fed.backend = Workers(fed.backend, Processes(workers))
+    return fed
 
 
 def same(a: State, b: State) -> bool:
@@ -67,28 +85,35 @@ def same(a: State, b: State) -> bool:
     )
 
 
-class Wire(Serial):
+class Copying(Serial):
     """Everything crosses as bytes: tasks as text, tensors as copies."""
 
-    def payload(self, question: Question, j: int) -> tuple[Tensor, dict[str, Tensor]]:
-        models, sent = super().payload(question, j)
-        return copied(models), {k: copied(v) for k, v in sent.items()}
-
-    def deliver(self, question: Question, j: int) -> Reply:
-        reply = super().deliver(replace(question, task=decode(encode(question.task))), j)
-        return Reply(
-            copied(reply.value),
-            {k: copied(v) for k, v in reply.extra.items()},
-            {k: copied(v) for k, v in reply.keep.items()},
+    def answer(self, question: Question, places: Sequence[int]) -> list[Reply]:
+        crossed = replace(
+            question,
+            task=decode(encode(question.task)),
+            state=replace(question.state, models=copied(question.state.models)),
+            send={k: copied(v) for k, v in question.send.items()},
         )
+        return [
+            Reply(
+                copied(reply.value),
+                {k: copied(v) for k, v in reply.extra.items()},
+                {k: copied(v) for k, v in reply.keep.items()},
+            )
+            for reply in super().answer(crossed, places)
+        ]
 
 
 def copied(t: Tensor) -> Tensor:
     return torch.from_numpy(t.detach().numpy().copy())
 
 
-class Flaky(Serial):
-    """A third of the answers never arrive, other ones every time."""
+Wire = partial(Front, backend=Copying())
+
+
+class Flaky(Front):
+    """A third of the answers never arrive, other ones every time; who gave them remembers it."""
 
     def ask(self, cohort: Tensor, task: Task, state: State, **send: Tensor) -> Replies:
         r = super().ask(cohort, task, state, **send)

@@ -12,7 +12,7 @@ from coterie.core.errors import ClientError, DivergedError
 from coterie.core.layout import Layout
 from coterie.core.loop import evaluate, run
 from coterie.core.types import Replies, Reply, State, Task
-from coterie.engines.serial import Serial
+from coterie.engines.front import Front
 from coterie.methods.fedavg import FedAvg, FedProx
 from coterie.tasks.score import Score
 from coterie.tasks.solver import Solver
@@ -21,7 +21,7 @@ from tests.tiny import CLASSES, client, federation, network, same
 SOLVER = Solver(lr=0.1, batch=8)
 
 
-def everybody(fed: Serial) -> State:
+def everybody(fed: Front) -> State:
     return State.shared(fed.layout.initial, len(fed.clients))
 
 
@@ -33,7 +33,7 @@ def test_fedprox_without_pull_is_fedavg_to_the_bit() -> None:
 
 
 def test_fedavg_of_one_client_is_that_client() -> None:
-    fed = Serial([client(3, 8)], Layout(network()), classes=CLASSES, seed=7)
+    fed = Front([client(3, 8)], Layout(network()), classes=CLASSES, seed=7)
     alone = fed.at(0).ask(fed.clients, SOLVER, everybody(fed)).values[0]
     assert torch.equal(list(run(FedAvg(SOLVER), fed, 1))[-1].models[0], alone)
 
@@ -92,7 +92,7 @@ def test_a_client_without_a_model_is_named() -> None:
         fed.at(0).ask(fed.clients, SOLVER, state)
 
 
-def poisoned(fed: Serial, ids: list[int]) -> Serial:
+def poisoned(fed: Front, ids: list[int]) -> Front:
     people = list(fed.population)
     for i in ids:
         people[i] = replace(people[i], x=people[i].x * float("nan"))

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,11 @@ from coterie.core.layout import Layout
 from coterie.core.loop import evaluate, run
 from coterie.core.types import Reply, State, Task
 from coterie.data.population import partition
-from coterie.engines.serial import Question, Serial
-from coterie.engines.workers.crew import LOADED, Crew, one_thread, take
-from coterie.engines.workers.pool import Pool
-from coterie.engines.workers.shared_memory import Shelf
+from coterie.engines.front import Front
+from coterie.engines.question import Question
+from coterie.engines.serial import Serial
+from coterie.engines.workers.backend import LOADED, Workers, one_thread, take
+from coterie.engines.workers.shared_memory import SharedBuffer
 from coterie.methods import find
 from coterie.methods.fedavg import FedAvg
 from coterie.models.factory import build
@@ -37,7 +39,7 @@ from coterie.runs import checkpoint
 from coterie.tasks.signature import Histogram
 from coterie.tasks.solver import Solver
 from tests.engines.test_engine import Count, Stumble, everybody, poisoned
-from tests.tiny import federation, same
+from tests.tiny import federation, pooled, same
 
 SOLVER = Solver(lr=0.1, batch=8)
 METHODS: dict[str, dict[str, Any]] = {
@@ -54,12 +56,18 @@ def method(name: str) -> Any:
     return find(name)(solver=SOLVER, fraction=0.6, **METHODS[name])
 
 
-def remembers_alike(a: Serial, b: Serial) -> bool:
+def remembers_alike(a: Front, b: Front) -> bool:
     return a.memory.keys() == b.memory.keys() and all(
         a.memory[i].keys() == b.memory[i].keys()
         and all(torch.equal(t, b.memory[i][k]) for k, t in a.memory[i].items())
         for i in a.memory
     )
+
+
+def started(fed: Any) -> Any:
+    """The same federation, its workers started before any question."""
+    fed.backend.start(fed.setting)
+    return fed
 
 
 # -- the same bits ---------------------------------------------------------------------------------
@@ -68,45 +76,45 @@ def remembers_alike(a: Serial, b: Serial) -> bool:
 @pytest.mark.parametrize("name", METHODS)
 def test_a_pool_gives_the_bits_of_the_engine_inside(name: str) -> None:
     alone = federation()
-    with Pool(federation(), 2) as pool:
+    with pooled(federation(), 2) as pool:
         for a, b in zip(run(method(name), alone, 4), run(method(name), pool, 4), strict=True):
             assert same(a, b)
         assert remembers_alike(alone, pool)
-        scores, pooled = evaluate(method(name), a, alone), evaluate(method(name), b, pool)
-    assert torch.equal(scores.accuracy, pooled.accuracy)
-    assert torch.equal(scores.loss, pooled.loss)
-    for there, here in zip(alone.ledger, pool.ledger, strict=True):
-        assert torch.equal(there.clients, here.clients)
-        assert torch.equal(there.down, here.down)
-        assert torch.equal(there.up, here.up)
+        scores, there = evaluate(method(name), a, alone), evaluate(method(name), b, pool)
+    assert torch.equal(scores.accuracy, there.accuracy)
+    assert torch.equal(scores.loss, there.loss)
+    for expected, got in zip(alone.ledger, pool.ledger, strict=True):
+        assert torch.equal(expected.clients, got.clients)
+        assert torch.equal(expected.down, got.down)
+        assert torch.equal(expected.up, got.up)
 
 
 def test_clients_whose_data_change_are_asked_as_they_are_in_that_round() -> None:
-    def drifting(round: int) -> Serial:
+    def drifting(round: int) -> Front:
         people = partition("digits", f"rotation:0,180+drift:round={round},share=0.5", clients=4)
         net = build("mclr", shape=people.shape, classes=people.classes, seed=0)
-        return Serial(
+        return Front(
             people, Layout(net), classes=people.classes, sizes=people.sizes, names=people.names
         )
 
     avg = FedAvg(SOLVER)
     *_, alone = run(avg, drifting(2), 4)
-    with Pool(drifting(2), 2) as pool:
-        *_, pooled = run(avg, pool, 4)
+    with pooled(drifting(2), 2) as pool:
+        *_, there = run(avg, pool, 4)
     *_, never = run(avg, drifting(9), 4)
-    assert same(alone, pooled)
+    assert same(alone, there)
     assert not same(alone, never)
 
 
 def test_a_run_resumes_in_a_pool_to_the_same_bits(tmp_path: Path) -> None:
     ditto = method("ditto")
-    with Pool(federation(), 2) as pool:
+    with pooled(federation(), 2) as pool:
         for state in run(ditto, pool, 4):
             checkpoint.save(tmp_path, state, pool.memories(), {}, keep=5)
         end = state
     saved = checkpoint.load(checkpoint.rounds(tmp_path)[2])
     assert saved.state.round == 2
-    with Pool(federation(), 3) as again:
+    with pooled(federation(), 3) as again:
         again.restore(saved.memories)
         *_, last = run(ditto, again, 4, saved.state)
     assert same(last, end)
@@ -114,14 +122,14 @@ def test_a_run_resumes_in_a_pool_to_the_same_bits(tmp_path: Path) -> None:
 
 
 def test_nobody_is_asked_without_a_worker() -> None:
-    pool = Pool(federation(), 2)
+    pool = pooled(federation(), 2)
     replies = pool.at(0).ask(pool.clients[:0], SOLVER, everybody(pool))
     assert replies.values.shape == (0, pool.layout.size)
-    assert not pool.crew.hands
+    assert not pool.backend.workers
 
 
 def test_tasks_that_receive_nothing_or_one_row_for_all() -> None:
-    alone, pool = federation(), Pool(federation(), 2)
+    alone, pool = federation(), pooled(federation(), 2)
     state = replace(everybody(alone), assign=torch.tensor([0, 0, 0, -1, 0, 0, -1, 0]))
     asked: list[tuple[Tensor, Task, dict[str, Tensor]]] = [
         (pool.clients[2:5], Histogram(classes=4), {}),
@@ -138,7 +146,7 @@ def test_a_model_of_its_own_for_each_client_reaches_that_client() -> None:
     fed = federation()
     rows = torch.randn(8, fed.layout.size)
     state = State(rows, torch.arange(8).flip(0))
-    with Pool(fed, 2) as pool:
+    with pooled(fed, 2) as pool:
         replies = pool.at(0).ask(pool.clients[1::2], Echo(), state)
     assert torch.equal(replies.values, rows.flip(0)[1::2])
 
@@ -159,7 +167,7 @@ class Echo(Task):
 
 
 def test_memories_stay_here_and_evaluation_writes_none() -> None:
-    with Pool(federation(), 2) as pool:
+    with pooled(federation(), 2) as pool:
         pool.at(0).ask(pool.clients[:2], Count(), everybody(pool))
         pool.at(0, "evaluate").ask(pool.clients, Count(), everybody(pool))
         times = pool.at(1).ask(pool.clients[:3], Count(), everybody(pool)).values
@@ -168,13 +176,13 @@ def test_memories_stay_here_and_evaluation_writes_none() -> None:
 
 
 def test_updates_that_are_not_finite_are_left_out_by_name() -> None:
-    alone, pool = poisoned(federation(), [2, 5]), Pool(poisoned(federation(), [2, 5]), 2)
+    alone, pool = poisoned(federation(), [2, 5]), pooled(poisoned(federation(), [2, 5]), 2)
     (*_, a), (*_, b) = run(FedAvg(SOLVER), alone, 1), run(FedAvg(SOLVER), pool, 1)
     assert same(a, b)
     assert list(pool.ledger[-1].rejected.items()) == list(alone.ledger[-1].rejected.items())
     pool.close()
     with (
-        Pool(poisoned(federation(), list(range(8))), 2) as pool,
+        pooled(poisoned(federation(), list(range(8))), 2) as pool,
         pytest.raises(DivergedError) as error,
     ):
         list(run(FedAvg(SOLVER), pool, 1))
@@ -191,7 +199,7 @@ def test_what_a_worker_does_while_it_is_an_engine_of_another_kind() -> None:
         def answer(self, question: Question, places: Any) -> list[Reply]:
             return [Reply(torch.tensor([float(sum(places))])) for _ in places]
 
-    with Pool(federation(kind=Pairs), 2) as pool:
+    with pooled(federation(kind=partial(Front, backend=Pairs())), 2) as pool:
         values = pool.at(0).ask(pool.clients, SOLVER, everybody(pool)).values
     assert values.flatten().tolist() == [1, 1, 5, 5, 9, 9, 13, 13]
 
@@ -203,7 +211,7 @@ def test_a_parent_with_threads_and_more_than_one_of_torch() -> None:
         "torch.set_num_threads(2); torch.randn(999, 999) @ torch.randn(999, 999)\n"
         "torch.randn(9, 9, requires_grad=True).sum().backward()\n"
         "done = threading.Event(); threading.Thread(target=done.wait, daemon=True).start()\n"
-        "*_, b = run(FedAvg(SOLVER), Pool(federation(), 2), 2)\n"
+        "*_, b = run(FedAvg(SOLVER), pooled(federation(), 2), 2)\n"
         "assert same(a, b) and torch.get_num_threads() == 2\n"
     )
     command = [sys.executable, "-W", "error", "-c", code]
@@ -228,7 +236,7 @@ class Threads(Task):
 def test_each_worker_computes_on_one_thread() -> None:
     try:
         torch.set_num_threads(2)
-        with Pool(federation(), 2) as pool:
+        with pooled(federation(), 2) as pool:
             threads = pool.at(0).ask(pool.clients, Threads(), everybody(pool)).values
     finally:
         torch.set_num_threads(1)
@@ -260,10 +268,10 @@ def test_while_workers_work_no_other_thread_spins_on_their_cores() -> None:
 def test_where_a_fork_is_not_possible_workers_start_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     *_, alone = run(method("ditto"), federation(), 3)
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
-    with Pool(federation(), 2) as pool:
-        *_, pooled = run(method("ditto"), pool, 3)
-        assert pool.crew.hands[0].process._start_method == "spawn"  # type: ignore[attr-defined]
-    assert same(alone, pooled)
+    with pooled(federation(), 2) as pool:
+        *_, there = run(method("ditto"), pool, 3)
+        assert pool.backend.workers[0].process._start_method == "spawn"  # type: ignore[attr-defined]
+    assert same(alone, there)
 
 
 # -- what goes wrong -------------------------------------------------------------------------------
@@ -297,17 +305,17 @@ def test_what_a_worker_died_over_is_done_by_another(tmp_path: Path) -> None:
     alone = federation()
     expected = alone.at(0).ask(alone.clients, Die(str(tmp_path)), everybody(alone)).values
     task = Die(str(tmp_path), ("0", "4", "7"), times=2)
-    with Pool(federation(), 2) as pool:
+    with pooled(federation(), 2) as pool:
         values = pool.at(0).ask(pool.clients, task, everybody(pool)).values
         assert len(list(tmp_path.iterdir())) == 6
         assert torch.equal(values, expected)
         assert torch.equal(pool.at(0).ask(pool.clients, task, everybody(pool)).values, expected)
-        assert len(pool.crew.hands) == 2
+        assert len(pool.backend.workers) == 2
 
 
 def test_a_client_that_no_worker_survives_is_named(tmp_path: Path) -> None:
     task = Die(str(tmp_path), ("4",), times=99)
-    with Pool(federation(), 2) as pool:
+    with pooled(federation(), 2) as pool:
         with pytest.raises(ClientError, match="3 worker processes died on client 4") as error:
             pool.at(2).ask(pool.clients, task, everybody(pool))
         assert len(list(tmp_path.iterdir())) == 3
@@ -318,17 +326,17 @@ def test_a_client_that_no_worker_survives_is_named(tmp_path: Path) -> None:
 
 def test_workers_that_died_between_two_questions_are_replaced() -> None:
     alone = federation()
-    with Pool(federation(), 2) as pool:
-        pool.start()
-        for hand in pool.crew.hands:
-            assert hand.process.pid
-            os.kill(hand.process.pid, signal.SIGKILL)
+    with pooled(federation(), 2) as pool:
+        started(pool)
+        for worker in pool.backend.workers:
+            assert worker.process.pid
+            os.kill(worker.process.pid, signal.SIGKILL)
         values = pool.at(0).ask(pool.clients, SOLVER, everybody(pool)).values
     assert torch.equal(values, alone.at(0).ask(alone.clients, SOLVER, everybody(alone)).values)
 
 
 def test_a_users_exception_comes_with_the_client_and_the_traceback() -> None:
-    with Pool(federation(), 2) as pool:
+    with pooled(federation(), 2) as pool:
         with pytest.raises(ClientError, match="RuntimeError on client 3: mat1 and mat2") as error:
             pool.at(4).ask(pool.clients, Stumble(), everybody(pool))
         assert error.value.code == "U001"
@@ -361,7 +369,7 @@ def test_who_would_fail_first_alone_fails_first_and_errors_of_ours_stay_what_the
     alone = federation()
     with pytest.raises(ConfigError) as expected:
         alone.at(0).ask(alone.clients, Refuse(), everybody(alone))
-    with Pool(federation(), 3) as pool, pytest.raises(ConfigError, match="not 2") as error:
+    with pooled(federation(), 3) as pool, pytest.raises(ConfigError, match="not 2") as error:
         pool.at(0).ask(pool.clients, Refuse(), everybody(pool))
     assert str(error.value) == str(expected.value)
     assert error.value.code == "C032"
@@ -372,8 +380,8 @@ def test_a_question_that_is_interrupted_leaves_no_answer_for_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     alone = federation()
-    with Pool(federation(), 2) as pool:
-        pool.start()
+    with pooled(federation(), 2) as pool:
+        started(pool)
 
         def interrupted(*_: Any) -> Any:
             raise KeyboardInterrupt
@@ -387,21 +395,21 @@ def test_a_question_that_is_interrupted_leaves_no_answer_for_the_next(
 
 
 def test_ctrl_c_does_not_reach_the_workers() -> None:
-    with Pool(federation(), 2) as pool:
-        pool.start().at(0).ask(pool.clients, Echo(), everybody(pool))
-        before = [hand.process.pid for hand in pool.crew.hands]
+    with pooled(federation(), 2) as pool:
+        started(pool).at(0).ask(pool.clients, Echo(), everybody(pool))
+        before = [worker.process.pid for worker in pool.backend.workers]
         for pid in before:
             assert pid
             os.kill(pid, signal.SIGINT)
         pool.at(0).ask(pool.clients, Echo(), everybody(pool))
-        assert [hand.process.pid for hand in pool.crew.hands] == before
+        assert [worker.process.pid for worker in pool.backend.workers] == before
 
 
 def test_a_task_written_after_the_workers_started_is_known_to_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.delattr(Crew, "replace")  # nobody has to die for it
-    with Pool(federation(), 2) as pool:
+    monkeypatch.delattr(Workers, "replace")  # nobody has to die for it
+    with pooled(federation(), 2) as pool:
         pool.at(0).ask(pool.clients, Echo(), everybody(pool))
         module = type(sys)("written_late")
         sys.modules["written_late"] = module
@@ -428,13 +436,13 @@ def gone(pid: int) -> bool:
 
 def test_workers_end_with_the_pool() -> None:
     before = len(os.listdir("/proc/self/fd"))
-    pool = Pool(federation(), 2)
+    pool = pooled(federation(), 2)
     pool.at(0).ask(pool.clients, Echo(), everybody(pool))
-    first = [hand.process.pid or 0 for hand in pool.crew.hands]
+    first = [worker.process.pid or 0 for worker in pool.backend.workers]
     pool.close()
     assert all(map(gone, first))
     pool.at(0).ask(pool.clients, Echo(), everybody(pool))
-    second = [hand.process.pid or 0 for hand in pool.crew.hands]
+    second = [worker.process.pid or 0 for worker in pool.backend.workers]
     assert not any(map(gone, second))
     del pool  # nobody closed it
     assert all(map(gone, second))
@@ -448,8 +456,8 @@ def test_nothing_is_left_of_a_parent_that_is_killed(tmp_path: Path, moment: str)
     long = replace(SOLVER, steps=10**9) if moment == "busy" else Echo()
     code = (
         "import time; from tests.engines.test_pool import *\n"
-        "pool = Pool(federation(), 2).start()\n"
-        "print(*(hand.process.pid for hand in pool.crew.hands), flush=True)\n"
+        "pool = started(pooled(federation(), 2))\n"
+        "print(*(worker.process.pid for worker in pool.backend.workers), flush=True)\n"
         f"pool.at(0).ask(pool.clients, {long!r}, everybody(pool)); time.sleep(60)\n"
     )
     shared = Path("/dev/shm")
@@ -477,8 +485,8 @@ def test_nothing_is_left_of_a_parent_that_is_killed(tmp_path: Path, moment: str)
 
 
 def test_a_pool_that_was_started_in_a_thread_outlives_it() -> None:
-    with Pool(federation(), 2) as pool:
-        thread = threading.Thread(target=pool.start)
+    with pooled(federation(), 2) as pool:
+        thread = threading.Thread(target=started, args=(pool,))
         thread.start()
         thread.join()
         values = pool.at(0).ask(pool.clients, Echo(), everybody(pool)).values
@@ -492,20 +500,20 @@ def test_a_pool_that_was_started_in_a_thread_outlives_it() -> None:
     st.lists(st.integers(1, 1000), min_size=1, max_size=60),
     st.integers(1, 5),
 )
-def test_uneven_portions_are_shared_out_evenly(sizes: list[int], hands: int) -> None:
+def test_uneven_portions_are_shared_out_evenly(sizes: list[int], workers: int) -> None:
     def weight(portion: list[int]) -> float:
         return sum(sizes[j] for j in portion)
 
     queue = sorted(([j] for j in range(len(sizes))), key=weight, reverse=True)
     order = [j for (j,) in queue]
-    load, given_out = [0.0] * hands, []
+    load, given_out = [0.0] * workers, []
     while queue:  # whoever is done first comes back first
-        bundle = take(queue, weight, hands)
+        bundle = take(queue, weight, workers)
         given_out += [j for (j,) in bundle]
         load[load.index(min(load))] += sum(map(weight, bundle))
     assert given_out == order  # the heaviest first, each once
     # No schedule does better than the mean, or than the heaviest alone.
-    assert max(load) <= sum(sizes) / hands + max(sizes)
+    assert max(load) <= sum(sizes) / workers + max(sizes)
 
 
 def test_many_small_portions_are_few_messages() -> None:
@@ -518,19 +526,19 @@ def test_many_small_portions_are_few_messages() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.int64, torch.bool])
-def test_a_shelf_gives_back_what_was_laid_down_however_often_it_grew(dtype: torch.dtype) -> None:
-    shelf = Shelf()
-    other = Shelf(os.dup(shelf.fd))  # as another process would see it
+def test_a_buffer_gives_back_what_was_laid_down_however_often_it_grew(dtype: torch.dtype) -> None:
+    buffer = SharedBuffer()
+    other = SharedBuffer(os.dup(buffer.fd))  # as another process would see it
     rng = torch.Generator().manual_seed(0)
     laid = [torch.randint(0, 2, (n, 3), generator=rng).to(dtype) for n in (0, 1, 7, 5000, 2, 90000)]
     laid.append(laid[3].T)
-    spots = [shelf.put(t) for t in laid]
-    for t, spot in zip(laid, spots, strict=True):
-        assert torch.equal(shelf.see(spot), t)
-        assert torch.equal(other.see(spot), t)
-        assert other.see(spot).data_ptr() % 64 == 0 or not t.numel()
-    assert torch.equal(other.see(shelf.put_rows([laid[3], laid[3] + laid[3]]))[0], laid[3])
-    shelf.clear()
-    again = shelf.put(laid[3])
+    slots = [buffer.put(t) for t in laid]
+    for t, slot in zip(laid, slots, strict=True):
+        assert torch.equal(buffer.see(slot), t)
+        assert torch.equal(other.see(slot), t)
+        assert other.see(slot).data_ptr() % 64 == 0 or not t.numel()
+    assert torch.equal(other.see(buffer.put_rows([laid[3], laid[3] + laid[3]]))[0], laid[3])
+    buffer.clear()
+    again = buffer.put(laid[3])
     assert again.start == 0
     assert torch.equal(other.see(again), laid[3])

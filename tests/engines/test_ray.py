@@ -20,17 +20,16 @@ from coterie.core.errors import ClientError, ConfigError
 from coterie.core.layout import Layout
 from coterie.core.loop import evaluate, run
 from coterie.data.population import partition
-from coterie.engines.serial import Serial
-from coterie.engines.stacked.engine import Stacked
-from coterie.engines.workers.pool import Pool
+from coterie.engines.front import Front
+from coterie.engines.workers.backend import Workers
 from coterie.engines.workers.zero_copy import in_place
 from coterie.methods import find
 from coterie.methods.fedavg import FedAvg
 from coterie.models.factory import build
 from coterie.tasks.solver import Solver
 from tests.engines.test_engine import Count, Stumble, everybody
-from tests.engines.test_pool import Die, Echo, gone, remembers_alike
-from tests.tiny import federation, same
+from tests.engines.test_pool import Die, Echo, gone, remembers_alike, started
+from tests.tiny import federation, pooled, same, stacked
 
 pytest.importorskip("ray")
 SOLVER = Solver(lr=0.1, batch=8)
@@ -41,7 +40,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "feddsmic": {},
     "ditto": {},
 }
-STACKED = partial(Stacked, workers=2)
+STACKED = partial(stacked, workers=2)
 slow = pytest.mark.slow
 
 
@@ -49,14 +48,20 @@ def method(name: str) -> Any:
     return find(name)(solver=SOLVER, fraction=0.6, **METHODS[name])
 
 
+def on_ray(fed: Front, workers: int) -> Front:
+    """The same federation, answered by actors."""
+    from coterie.engines.ray import Actors
+
+    fed.backend = Workers(fed.backend, Actors(workers))
+    return fed
+
+
 @pytest.fixture(scope="module")
 def actors() -> Iterator[Any]:
     """One Ray for all of this file, and two actors with the serial engine inside."""
     import ray
 
-    from coterie.engines.ray import Ray
-
-    with Ray(federation(), 2) as fed:
+    with on_ray(federation(), 2) as fed:
         yield fed
     assert not ray.is_initialized()  # whoever came second left it to the first
 
@@ -74,11 +79,11 @@ def fed(actors: Any) -> Any:
 
 @slow
 def test_ray_gives_the_bits_of_the_engine_inside(actors: Any) -> None:
-    actors.start()
-    with type(actors)(federation(kind=STACKED), 2) as fed:
+    started(actors)
+    with on_ray(federation(kind=STACKED), 2) as fed:
         for name in METHODS:
             fed.restore({})
-            truth, alone = federation(), Pool(federation(kind=STACKED), 2)
+            truth, alone = federation(), pooled(federation(kind=STACKED), 2)
             *_, c = run(method(name), truth, 3)
             for a, b in zip(run(method(name), alone, 3), run(method(name), fed, 3), strict=True):
                 assert same(a, b), name
@@ -116,18 +121,18 @@ def test_memories_stay_here_and_evaluation_writes_none(fed: Any) -> None:
 
 @slow
 def test_clients_whose_data_change_are_asked_as_they_are_in_that_round(actors: Any) -> None:
-    def drifting(round: int) -> Serial:
+    def drifting(round: int) -> Front:
         people = partition("digits", f"rotation:0,180+drift:round={round},share=0.5", clients=4)
         net = build("mclr", shape=people.shape, classes=people.classes, seed=0)
-        return Serial(
+        return Front(
             people, Layout(net), classes=people.classes, sizes=people.sizes, names=people.names
         )
 
-    actors.start()
+    started(actors)
     avg = FedAvg(SOLVER)
     *_, alone = run(avg, drifting(2), 4)
     *_, never = run(avg, drifting(9), 4)
-    with type(actors)(drifting(2), 1) as fed:
+    with on_ray(drifting(2), 1) as fed:
         *_, there = run(avg, fed, 4)
     assert same(alone, there)
     assert not same(alone, never)
@@ -145,10 +150,10 @@ def test_what_an_actor_died_over_is_done_by_another(fed: Any, tmp_path: Path) ->
     expected = truth.at(0).ask(truth.clients, replace(task, clients=()), everybody(truth)).values
     assert torch.equal(fed.at(0).ask(fed.clients, task, everybody(fed)).values, expected)
     assert len(list(tmp_path.iterdir())) == 2  # they did die
-    first, _ = fed.crew.hands
+    first, _ = fed.backend.workers
     ray.kill(first.handle)  # between two questions
     assert torch.equal(fed.at(0).ask(fed.clients, task, everybody(fed)).values, expected)
-    assert first not in fed.crew.hands
+    assert first not in fed.backend.workers
 
 
 @slow
@@ -160,7 +165,7 @@ def test_an_actor_that_is_killed_mid_round_changes_nothing(
     alone = federation()
     *_, a = run(method("ditto"), alone, 2)
     killed: list[Any] = []
-    usual = fed.crew.ready
+    usual = fed.backend.cluster.ready
 
     def killing(busy: Any) -> Any:
         if not killed:
@@ -168,7 +173,7 @@ def test_an_actor_that_is_killed_mid_round_changes_nothing(
             ray.kill(busy[-1].handle)
         return usual(busy)
 
-    monkeypatch.setattr(fed.crew, "ready", killing)
+    monkeypatch.setattr(fed.backend.cluster, "ready", killing)
     *_, b = run(method("ditto"), fed, 2)
     assert len(killed) == 1
     assert not killed[0].alive
@@ -198,9 +203,9 @@ def test_a_users_exception_comes_with_the_client_and_the_traceback(fed: Any) -> 
 
 @slow
 def test_nobody_is_asked_without_an_actor(actors: Any) -> None:
-    fed = type(actors)(federation(), 2)
+    fed = on_ray(federation(), 2)
     assert len(fed.at(0).ask(fed.clients[:0], SOLVER, everybody(fed)).values) == 0
-    assert not fed.crew.hands
+    assert not fed.backend.workers
 
 
 def test_without_ray_its_name_is_told() -> None:

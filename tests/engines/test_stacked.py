@@ -17,15 +17,15 @@ from coterie.core.loop import run
 from coterie.core.rng import stream
 from coterie.core.types import State
 from coterie.engines.choice import Choice, choose
-from coterie.engines.serial import Serial
+from coterie.engines.front import Front
 from coterie.engines.stacked import batched, descent
 from coterie.engines.stacked.chain import NotStackableError, Pool, Rectify, chain
 from coterie.engines.stacked.descent import descend
-from coterie.engines.stacked.engine import Stacked
 from coterie.engines.stacked.stack import Stack
 from coterie.methods.fedavg import FedAvg
 from coterie.tasks.score import Score
 from coterie.tasks.solver import Descent, Solver
+from tests.tiny import stacked
 
 K = 3
 
@@ -215,8 +215,8 @@ def test_samples_are_read_and_never_written(front: list[nn.Module]) -> None:
     net(torch.zeros(1, 1, 4, 4))
     x, y = torch.randn(5, 1, 4, 4, generator=stream(0)), torch.arange(5) % K
     before = x.clone()
-    fed = Stacked([Client(x, y, x, y, "a")], Layout(net), classes=K, seed=0)
-    assert fed.layers is not None
+    fed = stacked([Client(x, y, x, y, "a")], Layout(net), classes=K, seed=0)
+    assert not fed.notes
     assert fed.classes == K
     list(run(FedAvg(Solver(lr=0.1, batch=2, epochs=2)), fed, 2))
     assert torch.equal(x, before)
@@ -270,7 +270,7 @@ CROOKED = {
 def test_what_cannot_be_stacked_is_said_and_trained_as_serial_does(kind: str) -> None:
     layout = double(copy.deepcopy(CROOKED[kind]))
     people = [person(n, (4,), i) for i, n in enumerate([5, 7, 9])]
-    truth, fed = (k(people, layout, classes=K) for k in (Serial, Stacked))
+    truth, fed = (k(people, layout, classes=K) for k in (Front, stacked))
     assert "not stacked" in fed.notes[0]
     solver, everybody = Solver(lr=0.1, batch=3), State.shared(layout.initial, 3)
     a, b = (f.at(0).ask(f.clients, solver, everybody) for f in (truth, fed))
@@ -280,7 +280,7 @@ def test_what_cannot_be_stacked_is_said_and_trained_as_serial_does(kind: str) ->
 def test_clients_of_one_model_are_read_in_one_go() -> None:
     layout = double(nn.Sequential(nn.Linear(4, K)))
     people = [person(9, (4,), i) for i in range(5)]
-    truth, fed = (k(people, layout, classes=K) for k in (Serial, Stacked))
+    truth, fed = (k(people, layout, classes=K) for k in (Front, stacked))
     state = State(torch.stack([layout.initial, -layout.initial]), torch.tensor([0, 1, 0, 1, 1]))
     seen: list[int] = []
     predict = layout.predict
@@ -295,7 +295,7 @@ def test_whose_data_does_not_fit_is_named() -> None:
     layout = double(nn.Sequential(nn.Linear(4, K)))
     people = [person(9, (4,), i) for i in range(3)]
     people[1].y[0] = 7  # no such class
-    fed = Stacked(people, layout, classes=K)
+    fed = stacked(people, layout, classes=K)
     with pytest.raises(ClientError, match="client 1"):
         fed.at(0).ask(fed.clients, Solver(batch=3), State.shared(layout.initial, 3))
 
@@ -303,12 +303,9 @@ def test_whose_data_does_not_fit_is_named() -> None:
 def test_workers_get_even_shares_of_a_cohort() -> None:
     layout = double(nn.Sequential(nn.Linear(4, K)))
     people = [person(2 + i, (4,), i) for i in range(10)]
-    fed = Stacked(people, layout, classes=K, workers=2)
-    from coterie.engines.serial import Question
-
-    portions = fed.portions(
-        Question(fed.clients, Solver(), State.shared(layout.initial, 10), {}, 0)
-    )
+    fed = stacked(people, layout, classes=K, workers=2)
+    question = fed.question(fed.clients, Solver(), State.shared(layout.initial, 10), {})
+    portions = fed.backend.portions(question)
     loads = [sum(2 + j for j in p) for p in portions]
     assert sorted(j for p in portions for j in p) == list(range(10))
     assert len(portions) == 2

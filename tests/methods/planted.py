@@ -12,7 +12,7 @@ from coterie.core.layout import Layout
 from coterie.core.loop import run
 from coterie.core.rng import stream
 from coterie.core.types import State
-from coterie.engines.serial import Serial
+from coterie.engines.front import Front
 from coterie.words.grouping import canonical
 from tests.tiny import CLASSES, FEATURES, federation, network
 
@@ -27,7 +27,7 @@ def groups_of(state: State) -> list[int]:
     return canonical(state.assign).tolist()
 
 
-def interleaved(n: int = 12, groups: int = 3) -> tuple[Serial, list[int]]:
+def interleaved(n: int = 12, groups: int = 3) -> tuple[Front, list[int]]:
     """A tiny federation whose groups take turns by client id, and the group of each client."""
     order = torch.arange(n).view(groups, -1).T.flatten()
     fed = federation(n, groups)
@@ -49,8 +49,8 @@ def subspace_client(i: int, group: int, turn: Tensor | None = None) -> Client:
     return Client(x[:40], y[:40], x[40:], y[40:], name=str(i))
 
 
-def subspaces(n: int = 8, newcomers: int = 0) -> tuple[Serial, list[int]]:
+def subspaces(n: int = 8, newcomers: int = 0) -> tuple[Front, list[int]]:
     """Clients of two groups, in turns, whose data lie in two subspaces."""
     truth = [i % 2 for i in range(n + newcomers)]
     people = [subspace_client(i, g) for i, g in enumerate(truth)]
-    return Serial(people, Layout(network()), classes=CLASSES, seed=3), truth
+    return Front(people, Layout(network()), classes=CLASSES, seed=3), truth

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from coterie.core.types import Replies, State, Task
-from coterie.engines.serial import Serial
+from coterie.engines.front import Front
 from coterie.methods.cfl import CFL
 from coterie.methods.fedavg import FedAvg
 from coterie.tasks.solver import Solver
@@ -68,7 +68,7 @@ def test_children_inherit_the_parents_model() -> None:
     assert torch.equal(split.models, whole.models.repeat(2, 1))
 
 
-class Late(Serial):
+class Late(Front):
     """Client 7 is away in the round of the first split."""
 
     def ask(self, cohort: Tensor, task: Task, state: State, **send: Tensor) -> Replies:
@@ -77,7 +77,7 @@ class Late(Serial):
         return Replies(r.clients[here], r.values[here], r.sizes[here])
 
 
-def late() -> tuple[Serial, list[int]]:
+def late() -> tuple[Front, list[int]]:
     fed, truth = interleaved()
     return Late(fed.population, fed.layout, classes=4, seed=7), truth
 

@@ -11,7 +11,7 @@ from coterie.core.layout import Layout
 from coterie.core.loop import run
 from coterie.core.rng import stream
 from coterie.core.types import State
-from coterie.engines.serial import Serial
+from coterie.engines.front import Front
 from coterie.methods.creff import (
     CReFF,
     TrainAndGradients,
@@ -35,7 +35,7 @@ def draw(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=stream(seed, "creff test"))
 
 
-def asked(fed: Serial) -> Tensor:
+def asked(fed: Front) -> Tensor:
     """What the clients reveal of the initial model: (8, C, C, width)."""
     head = fed.layout.initial[fed.layout.columns("head")]
     task = TrainAndGradients(SOLVER, CLASSES)
@@ -136,7 +136,7 @@ def test_features_of_a_class_that_nobody_ever_held_are_not_used() -> None:
 @pytest.mark.parametrize("bias", [True, False])
 def test_the_classifier_goes_back_where_it_came_from(bias: bool) -> None:
     net = nn.Sequential(nn.Linear(FEATURES, 8), nn.ReLU(), nn.Linear(8, CLASSES, bias=bias))
-    fed = Serial(clients(), Layout(net), classes=CLASSES, seed=7)
+    fed = Front(clients(), Layout(net), classes=CLASSES, seed=7)
     still = replace(QUICK, retrain_steps=1, retrain_lr=1e-12)
     end = list(run(still, fed, 1))[-1]
     head = fed.layout.columns("head")

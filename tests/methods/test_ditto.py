@@ -7,7 +7,7 @@ from torch import Tensor
 
 from coterie.core.loop import evaluate, run
 from coterie.core.types import State
-from coterie.engines.serial import Serial
+from coterie.engines.front import Front
 from coterie.methods.ditto import Ditto
 from coterie.methods.fedavg import FedAvg
 from coterie.methods.local import Local
@@ -17,12 +17,12 @@ from tests.tiny import federation, same
 SOLVER = Solver(lr=0.1, batch=8, momentum=0.5)
 
 
-def trained(method: Ditto | FedAvg | Local, rounds: int = 3) -> tuple[State, Serial]:
+def trained(method: Ditto | FedAvg | Local, rounds: int = 3) -> tuple[State, Front]:
     fed = federation()
     return list(run(method, fed, rounds))[-1], fed
 
 
-def personal(fed: Serial) -> Tensor:
+def personal(fed: Front) -> Tensor:
     return torch.stack([fed.memory[i]["private"] for i in sorted(fed.memory)])
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from coterie.core.loop import run
-from coterie.engines.serial import Serial
+from coterie.engines.front import Front
 from coterie.methods.fedamp import FedAMP, HeurFedAMP
 from coterie.methods.local import Local
 from coterie.tasks.solver import Solver
@@ -48,7 +48,7 @@ def test_a_stronger_pull_brings_clients_nearer_to_one_another(cls: type[FedAMP])
     assert spread[0] > spread[1] > spread[2]
 
 
-def second_round(method: FedAMP) -> tuple[Serial, Tensor, Tensor]:
+def second_round(method: FedAMP) -> tuple[Front, Tensor, Tensor]:
     """A federation, its models after a round of training apart, and after one more of `method`."""
     fed = federation()
     state = list(run(FedAMP(SOLVER, lam=0), fed, 1))[-1]

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from coterie.core.layout import Layout
 from coterie.core.loop import run
 from coterie.core.types import Replies, State, Task
-from coterie.engines.serial import Serial
+from coterie.engines.front import Front
 from coterie.methods.fedavg import FedAvg
 from coterie.methods.fednova import FedNova
 from coterie.tasks.solver import Solver
@@ -32,7 +32,7 @@ def test_with_unequal_steps_it_is_not_fedavg() -> None:
 STEPS = torch.tensor([2.0, 6.0])
 
 
-class Straight(Serial):
+class Straight(Front):
     """Client i walks along axis i, 0.1 for each of its STEPS."""
 
     def ask(self, cohort: Tensor, task: Task, state: State, **send: Tensor) -> Replies:
@@ -59,7 +59,7 @@ def test_momentum_counts_later_steps_for_more() -> None:
 
 def test_running_statistics_are_averaged_not_stepped() -> None:
     net = nn.Sequential(nn.Linear(FEATURES, 4), nn.BatchNorm1d(4), nn.Linear(4, CLASSES))
-    fed = Serial(clients(), Layout(net), classes=CLASSES, seed=7)
+    fed = Front(clients(), Layout(net), classes=CLASSES, seed=7)
     start = State.shared(fed.layout.initial, 8)
     w = fed.at(0).ask(fed.clients, SOLVER, start)
     expected = mix(average(w.sizes), w.values)[0, fed.layout.columns("buffers")]

@@ -12,7 +12,7 @@ from coterie.core.client import Client
 from coterie.core.errors import ConfigError
 from coterie.core.layout import Layout
 from coterie.core.types import Replies
-from coterie.engines.serial import Serial
+from coterie.engines.front import Front
 from coterie.methods.fedavg import FedAvg
 from coterie.methods.fedpfa import FedPFA
 from coterie.tasks.signature import Sparsity
@@ -23,7 +23,7 @@ from tests.tiny import federation
 SOLVER = Solver(lr=0.05, batch=8)
 
 
-def signature(fed: Serial, layer: str = "head") -> Replies:
+def signature(fed: Front, layer: str = "head") -> Replies:
     return fed.at(0).ask(fed.clients, Sparsity(layer), FedAvg().init(fed))
 
 
@@ -48,7 +48,7 @@ def test_a_layer_and_its_relu_say_the_same(layer: str) -> None:
     assert torch.equal(signature(fed, layer).values, signature(fed).values)
 
 
-def images() -> Serial:
+def images() -> Front:
     net = nn.Sequential(
         nn.Conv2d(1, 5, 3),
         nn.ReLU(),
@@ -58,7 +58,7 @@ def images() -> Serial:
         nn.Linear(6, 2),
     )
     x, y = torch.rand(10, 1, 8, 8), torch.arange(10) % 2
-    return Serial([Client(x, y, x, y, name=str(i)) for i in range(2)], Layout(net), classes=2)
+    return Front([Client(x, y, x, y, name=str(i)) for i in range(2)], Layout(net), classes=2)
 
 
 def test_a_convolution_has_one_number_per_channel() -> None:

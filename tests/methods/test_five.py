@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from coterie.core.layout import Layout
 from coterie.core.loop import evaluate, run
 from coterie.core.types import State
-from coterie.engines.serial import Serial
+from coterie.engines.front import Front
 from coterie.methods.autocfl import AutoCFL
 from coterie.methods.cflgt import CFLGT
 from coterie.methods.dapfl import DAPFL
@@ -28,13 +28,13 @@ from tests.tiny import CLASSES, client, federation, network
 SOLVER = Solver(lr=0.1, batch=8)
 
 
-def end(method: object, fed: Serial, rounds: int = 3) -> State:
+def end(method: object, fed: Front, rounds: int = 3) -> State:
     return list(run(method, fed, rounds))[-1]  # type: ignore[arg-type]
 
 
-def equal_sizes(n: int = 8, groups: int = 2) -> Serial:
+def equal_sizes(n: int = 8, groups: int = 2) -> Front:
     people = [client(i, n, groups, samples=24) for i in range(n)]
-    return Serial(people, Layout(network()), classes=CLASSES, seed=7)
+    return Front(people, Layout(network()), classes=CLASSES, seed=7)
 
 
 # -- FedClust ----------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ def test_ones_own_model_is_not_in_ones_mixture(variant: str) -> None:
 # -- kin ---------------------------------------------------------------------------------------
 
 
-def swapped(fed: Serial, a: int, b: int) -> Serial:
+def swapped(fed: Front, a: int, b: int) -> Front:
     people = list(fed.population)
     people[a] = replace(people[b], name=str(a))
     people[b] = replace(fed.population[a], name=str(b))

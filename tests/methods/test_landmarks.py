@@ -10,7 +10,7 @@ import torch
 
 from coterie.core.layout import Layout
 from coterie.core.types import Replies, State
-from coterie.engines.serial import Serial
+from coterie.engines.front import Front
 from coterie.methods import find
 from coterie.methods.landmarks import kept, landmarks
 from coterie.runs.measure import distinct, fit
@@ -40,7 +40,7 @@ def replies(m: int) -> Replies:
     return Replies(2 * torch.arange(m), values, torch.ones(m), {"loss": values[:, 0]})
 
 
-def skewed(n: int) -> tuple[Serial, list[int]]:
+def skewed(n: int) -> tuple[Front, list[int]]:
     """Clients of two groups, in turns, that hold two of the four labels each."""
     truth = [i % 2 for i in range(n)]
     people = []
@@ -48,7 +48,7 @@ def skewed(n: int) -> tuple[Serial, list[int]]:
         c = client(i, n, groups=1, samples=200)
         mine = c.y // 2 == group
         people.append(replace(c, x=c.x[mine], y=c.y[mine]))
-    return Serial(people, Layout(network()), classes=CLASSES, seed=7), truth
+    return Front(people, Layout(network()), classes=CLASSES, seed=7), truth
 
 
 @pytest.mark.parametrize("name", METHODS)

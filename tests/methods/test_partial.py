@@ -10,7 +10,7 @@ from coterie.core.layout import Layout
 from coterie.core.loop import evaluate, run
 from coterie.core.rng import stream
 from coterie.core.types import State
-from coterie.engines.serial import Serial
+from coterie.engines.front import Front
 from coterie.methods.fedavg import FedAvg
 from coterie.methods.local import Local
 from coterie.methods.partial import FedRep, LGFedAvg
@@ -20,15 +20,15 @@ from tests.tiny import CLASSES, FEATURES, clients, federation, same
 SOLVER = Solver(lr=0.1, batch=8, momentum=0.5)
 
 
-def trained(method: FedAvg | Local, fed: Serial, rounds: int = 3) -> State:
+def trained(method: FedAvg | Local, fed: Front, rounds: int = 3) -> State:
     return list(run(method, fed, rounds))[-1]
 
 
-def kept(fed: Serial) -> dict[int, Tensor]:
+def kept(fed: Front) -> dict[int, Tensor]:
     return {i: own["private"] for i, own in fed.memory.items()}
 
 
-def deep() -> Serial:
+def deep() -> Front:
     """A federation whose network has three layers with running statistics."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -36,7 +36,7 @@ def deep() -> Serial:
             nn.Linear(FEATURES, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 5), nn.ReLU(),
             nn.Linear(5, CLASSES),
         )  # fmt: skip
-    return Serial(clients(), Layout(net), classes=CLASSES, seed=7)
+    return Front(clients(), Layout(net), classes=CLASSES, seed=7)
 
 
 @pytest.mark.parametrize(

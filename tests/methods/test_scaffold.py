@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from coterie.core.layout import Layout
 from coterie.core.loop import run
 from coterie.core.types import State
-from coterie.engines.serial import Serial
+from coterie.engines.front import Front
 from coterie.methods.fedavg import FedAvg
 from coterie.methods.scaffold import SCAFFOLD, Controlled
 from coterie.tasks.solver import Solver
@@ -17,11 +17,11 @@ from tests.tiny import CLASSES, FEATURES, Flaky, client, clients, federation
 SOLVER = Solver(lr=0.1, batch=8)
 
 
-def shared(fed: Serial) -> State:
+def shared(fed: Front) -> State:
     return State.shared(fed.layout.initial, len(fed.clients))
 
 
-def mean_variate(fed: Serial, state: State) -> Tensor:
+def mean_variate(fed: Front, state: State) -> Tensor:
     """The mean over all clients of the variates that the server was told of."""
     rows = []
     for i in fed.clients.tolist():
@@ -129,7 +129,7 @@ def test_many_local_steps_end_at_the_minimum_of_the_mean_loss_where_fedavg_drift
             torch.manual_seed(0)
             layout = Layout(nn.Linear(FEATURES, CLASSES))
         people = [client(i, 4, groups=2, samples=40) for i in range(4)]
-        fed = Serial(people, layout, classes=CLASSES, seed=7)
+        fed = Front(people, layout, classes=CLASSES, seed=7)
         end = list(run(method, fed, 40))[-1]
         net = layout.flat(end.models[0])
         net.gradient(torch.cat([c.x for c in people]), torch.cat([c.y for c in people]))
@@ -141,7 +141,7 @@ def test_many_local_steps_end_at_the_minimum_of_the_mean_loss_where_fedavg_drift
 
 def test_running_statistics_are_averaged_not_stepped() -> None:
     net = nn.Sequential(nn.Linear(FEATURES, 4), nn.BatchNorm1d(4), nn.Linear(4, CLASSES))
-    fed = Serial(clients(), Layout(net), classes=CLASSES, seed=7)
+    fed = Front(clients(), Layout(net), classes=CLASSES, seed=7)
     method = SCAFFOLD(SOLVER, fraction=1.0, server_lr=3.0)
     got = method.round(method.init(fed), fed.at(0)).models[0, fed.layout.columns("buffers")]
     w = fed.at(0).ask(fed.clients, SOLVER, shared(fed)).values[:, fed.layout.columns("buffers")]

@@ -15,7 +15,7 @@ from coterie.cli.main import call
 from coterie.core.layout import Layout
 from coterie.core.loop import run
 from coterie.data.population import Population, partition
-from coterie.engines.serial import Serial
+from coterie.engines.front import Front
 from coterie.methods.cflgt import CFLGT
 from coterie.methods.fedclust import FedClust
 from coterie.studies.inspection import Inspection, inspect
@@ -44,8 +44,8 @@ def seen(measure: str = "update_cosine") -> Inspection:
     )
 
 
-def federation() -> Serial:
-    return Serial(small(), Layout(tiny.network()), classes=tiny.CLASSES, seed=7)
+def federation() -> Front:
+    return Front(small(), Layout(tiny.network()), classes=tiny.CLASSES, seed=7)
 
 
 @pytest.mark.parametrize("measure", ["update_cosine", "l2"])

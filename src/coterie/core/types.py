@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from coterie.core.client import Client
     from coterie.core.layout import Layout
     from coterie.tasks.score import Score
+    from coterie.tasks.solver import Solver
 
 Receives = Literal["own", "all", "nothing"]
 
@@ -139,6 +140,16 @@ class Task(ABC):
         """The columns of the model that travel to the client."""
         return "all"
 
+    @property
+    def trains(self) -> Solver | None:
+        """The recipe it trains with; None if it only reads."""
+        solver: Solver | None = getattr(self, "solver", None)
+        return solver
+
+    def answer_form(self, layout: Layout) -> Mapping[str, tuple[str, tuple[int, ...]]] | None:
+        """Dtype and shape of `value` and each `extra.<name>`; None where only the answer tells."""
+        return None
+
     @abstractmethod
     def __call__(
         self,
@@ -221,8 +232,11 @@ class Engine(Federation, Protocol):
     def ledger(self) -> list[Asked]:
         """All that was asked since it was last emptied."""
 
-    def at(self, round: int, purpose: str = "train") -> Engine:
-        """The same federation as seen in one round; its random addresses start anew."""
+    def at(self, round: int, purpose: str = "train", attempt: int = 0) -> Engine:
+        """The same federation as seen in one round; its random addresses start anew.
+
+        `attempt` counts how often the round was begun before; each draws other cohorts.
+        """
 
     def close(self) -> None:
         """End whatever was started to reach the clients; a further question starts it again."""

@@ -1,11 +1,15 @@
 """Engines: ways to reach the clients. `serial` is the truth; every other is tested against it.
 
+front      the federation as methods see it: the same for every engine
+question   what a backend is asked, and the interface that every backend has
+serial, stacked, workers, ray, flower      the five backends
+choice     which of them suits an experiment
+
 May touch: core, words, tasks, data.
 """
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from coterie.core.errors import ConfigError
@@ -15,6 +19,7 @@ if TYPE_CHECKING:
     from coterie.core.types import Engine, Method
     from coterie.data.population import Population
     from coterie.engines.choice import Choice
+    from coterie.engines.question import Backend, PortionedBackend
 
 ENGINES = {
     "auto": "the fastest of the next three for the model, the data and the cores at hand",
@@ -38,6 +43,24 @@ def build(
 
     `address` is that of a Ray cluster; without one, Ray is started on this machine.
     """
+    from coterie.engines.front import Front
+
+    return Front(
+        population,
+        layout,
+        classes=population.classes,
+        seed=seed,
+        sizes=population.sizes,
+        names=population.names,
+        public=population.public,
+        backend=backend(name, population, layout, workers, address),
+    )
+
+
+def backend(
+    name: str, population: Population, layout: Layout, workers: int, address: str | None
+) -> Backend:
+    """Whoever answers the questions of an engine of this name."""
     if name not in ENGINES or name == "auto":
         known = ", ".join(n for n in ENGINES if n != "auto")
         raise ConfigError(f"unknown engine {name!r}", code="C042", fix=f"use one of {known}")
@@ -48,26 +71,21 @@ def build(
             fix="coterie serve FILE starts a server, coterie join SERVER --data PATH joins it",
         )
     from coterie.engines.serial import Serial
-    from coterie.engines.stacked.engine import Stacked
+    from coterie.engines.stacked.backend import Stacked
 
-    kind = partial(Stacked, workers=workers) if name in ("stacked", "ray") else Serial
-    inner = kind(
-        population,
-        layout,
-        classes=population.classes,
-        seed=seed,
-        sizes=population.sizes,
-        names=population.names,
-        public=population.public,
-    )
+    inner: PortionedBackend = Serial()
+    if name in ("stacked", "ray"):
+        inner = Stacked(layout, population[0].x[:4], workers=workers)
     if name == "pool" or (name == "stacked" and workers > 1):
-        from coterie.engines.workers.pool import Pool
+        from coterie.engines.workers.backend import Workers
+        from coterie.engines.workers.processes import Processes
 
-        return Pool(inner, workers)
+        return Workers(inner, Processes(workers))
     if name == "ray":
-        from coterie.engines.ray import Ray
+        from coterie.engines.ray import Actors
+        from coterie.engines.workers.backend import Workers
 
-        return Ray(inner, workers, address)
+        return Workers(inner, Actors(workers, address))
     return inner
 
 

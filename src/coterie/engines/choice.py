@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor, nn
@@ -34,6 +34,20 @@ class Choice:
         return f"{self.name}{side}: {self.why}"
 
 
+@dataclass(frozen=True)
+class Workload:
+    """How much of its clients a method asks in a round, as its fields declare it."""
+
+    solver: Solver  # how a client trains
+    fraction: float  # of the clients that train
+
+    @classmethod
+    def of(cls, method: Method) -> Workload:
+        """The workload of a method; what it does not declare is taken to be usual."""
+        declared = {field.name: getattr(method, field.name) for field in fields(method)}  # type: ignore[arg-type]
+        return cls(declared.get("solver", Solver()), float(declared.get("fraction", 1.0)))
+
+
 def cores() -> int:
     """The cores this process may use."""
     try:
@@ -46,10 +60,9 @@ def choose(
     layout: Layout, method: Method, sizes: Tensor, sample: tuple[int, ...], available: int
 ) -> Choice:
     """The fastest engine that is known for such work."""
-    solver: Solver = getattr(method, "solver", Solver())
-    fraction = float(getattr(method, "fraction", 1.0))
-    cohort = max(1, round(fraction * len(sizes)))
-    seconds = round_seconds(layout, solver, float(sizes.mean()) * cohort, cohort, sample)
+    work = Workload.of(method)
+    cohort = max(1, round(work.fraction * len(sizes)))
+    seconds = round_seconds(layout, work.solver, float(sizes.mean()) * cohort, cohort, sample)
     if seconds < WORTH:
         return Choice("serial", 1, "a round is a moment's work")
     workers = max(1, min(available, cohort))

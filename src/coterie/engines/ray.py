@@ -1,4 +1,4 @@
-"""The Ray engine: clients answered by actors on one machine or on many, to the same bits.
+"""The Ray backend: clients answered by actors on one machine or on many, to the same bits.
 
 What is where: the clients' data lie in Ray's object store, once on each machine, and the actors
 there see them in place; so does each question with its models. Answers come back as one array for
@@ -7,7 +7,6 @@ every bundle of portions. Memories stay here, with the ledger, and travel with a
 
 from __future__ import annotations
 
-import copy
 import logging
 import os
 import secrets
@@ -23,15 +22,12 @@ from numpy.typing import NDArray
 
 from coterie.core.errors import ConfigError
 from coterie.core.types import Reply
-from coterie.engines.serial import Question, Serial
-from coterie.engines.workers.crew import Crew, dismiss
-from coterie.engines.workers.pool import Pool
+from coterie.engines.question import Portion, PortionedBackend, Question, Setting
 from coterie.engines.workers.shared_memory import LocalBuffer
 from coterie.engines.workers.worker import (
     Failure,
     Outcome,
     PackedQuestion,
-    Portion,
     opened,
     outcome,
     tune,
@@ -49,7 +45,7 @@ except ImportError as cause:
     ) from cause
 
 STORE = 2**30  # bytes of a local object store, beside what the clients' data take
-KNOCK = 10.0  # seconds that a cluster's head may take to open the door
+CONNECT = 10.0  # seconds that a cluster's head may take to accept a connection
 GONE = (  # what is said of an actor that does not live any more, or of an answer that went with it
     exceptions.RayActorError,
     exceptions.ObjectLostError,
@@ -66,24 +62,12 @@ PRIVATE = {
 }
 
 
-class Ray(Pool):
-    """A federation whose questions are answered by `workers` actors, each with an engine inside.
+class ActorBody:
+    """What runs inside an actor: a backend, and the question it knows."""
 
-    Without an address, a Ray of its own is started on this machine and ended with `close`. With
-    "auto", "host:port" or "ray://host:port" it joins a cluster, which it leaves as it was. A
-    process that is connected to Ray already stays so.
-    """
-
-    def __init__(self, inner: Serial, workers: int, address: str | None = None) -> None:
-        super().__init__(inner, Actors(workers, address))
-
-
-class Worker:
-    """What an actor is: an engine, and the question it knows."""
-
-    def __init__(self, engine: Serial) -> None:
+    def __init__(self, backend: tuple[PortionedBackend, Setting]) -> None:
         tune()
-        self.engine = self.view = engine
+        self.inner, self.setting = backend
         self.outbox = LocalBuffer()
         self.call: Any = None  # the question's reference
         self.question: Question | None = None
@@ -93,12 +77,12 @@ class Worker:
     ) -> tuple[list[Outcome], NDArray[Any]]:
         """The outcome of some portions, and the array in which their tensors lie."""
         if call[0] != self.call:  # fetched once, however many portions of it there are
-            parcel, array = ray.get(call[0])
-            self.view, self.question = parcel.open(self.engine, LocalBuffer(array))
+            packed, array = ray.get(call[0])
+            self.question = packed.open(self.setting, LocalBuffer(array))
             self.call = call[0]
         assert self.question is not None
         self.outbox.clear()
-        found = [outcome(self.view, self.question, p, self.outbox) for p in portions]
+        found = [outcome(self.inner, self.question, p, self.outbox) for p in portions]
         return found, self.outbox.array()
 
 
@@ -109,60 +93,61 @@ class Actor:
         self.handle = handle
         self.reply: Any = None
         self.busy: Sequence[Portion] = ()
-        self.alive, self.fate = True, ""
+        self.alive, self.exit_reason = True, ""
 
-    def give(self, parcel: Any, portions: list[Portion]) -> None:
-        """Hand it some portions of a question; of a dead one, `answer` will tell."""
+    def give(self, packed: Any, portions: list[Portion]) -> None:
+        """Hand it some portions of a packed question; of a dead one, `answer` will tell."""
         self.busy = portions
-        self.reply = self.handle.work.remote([parcel], portions)
+        self.reply = self.handle.work.remote([packed], portions)
 
     def answer(self) -> list[list[Reply] | Failure] | None:
         """What came of these portions; nothing if it died over them."""
         try:
             outcomes, array = ray.get(self.reply)
         except GONE as gone:
-            self.alive, self.fate = False, str(gone).strip().splitlines()[-1]
+            self.alive, self.exit_reason = False, str(gone).strip().splitlines()[-1]
             return None
         self.busy = ()
         return opened(outcomes, LocalBuffer(array))
 
-    def dismiss(self, seconds: float = 0) -> None:
-        """Let it go."""
+    def stop(self, seconds: float = 0) -> None:
+        """End it at once: it has nothing to bring to an end."""
         self.reply = None
         if ray.is_initialized():
             ray.kill(self.handle)
 
 
-class Actors(Crew[Actor]):
-    """Actors, and their side of the object store. A dead one is replaced by a new one."""
+class Actors:
+    """Starts actors of Ray, and puts questions into its object store.
+
+    Without an address, a Ray of its own is started on this machine and ended with `close`. With
+    "auto", "host:port" or "ray://host:port" it joins a cluster, which it leaves as it was. A
+    process that is connected to Ray already stays so.
+    """
 
     def __init__(self, size: int, address: str | None = None) -> None:
-        self.link = Link(address)
-        super().__init__(size)
-        weakref.finalize(self, leave, self.hands, self.link, os.getpid())
-        self.tray = LocalBuffer()
-        self.engine: Any = None  # the reference of what every actor starts with
+        self.size, self.link = size, Link(address)
+        weakref.finalize(self, leave, self.link, os.getpid())
+        self.outgoing = LocalBuffer()
+        self.backend: Any = None  # the reference of what every actor starts with
         self.kind: Any = None
 
-    def start(self, engine: Serial) -> None:
-        """See that all are there, and that they can be somewhere."""
-        if self.link.open(self.size, STORE + 4 * volume(engine)):
-            self.hands.clear()
-            self.kind = ray.remote(num_cpus=int(not self.link.alone), max_restarts=0)(Worker)
-            engine = copy.copy(engine)
-            engine.memory, engine.ledger = {}, []  # those of the cohort come with each question
+    def prepare(self, inner: PortionedBackend, setting: Setting, workers: list[Actor]) -> None:
+        """See that Ray is there and holds the clients' data."""
+        if self.link.open(self.size, STORE + 4 * volume(setting)):
+            workers.clear()
+            self.kind = ray.remote(num_cpus=int(not self.link.alone), max_restarts=0)(ActorBody)
             with in_place():
-                self.engine = ray.put(engine)
-        super().start(engine)
+                self.backend = ray.put((inner, setting))
 
-    def hire(self, engine: Serial) -> Actor:
-        """A new actor, with an engine of its own over the data of all."""
-        return Actor(self.kind.remote(self.engine))
+    def hire(self, inner: PortionedBackend, setting: Setting, beside: Sequence[Actor]) -> Actor:
+        """A new actor, over the data of all."""
+        return Actor(self.kind.remote(self.backend))
 
-    def parcel(self, engine: Serial, question: Question) -> Any:
+    def pack(self, question: Question) -> Any:
         """The question in the object store: a machine gets it once."""
-        parcel = PackedQuestion.of(question, engine, self.tray)
-        return ray.put((parcel, self.tray.array()))
+        packed = PackedQuestion.of(question, self.outgoing)
+        return ray.put((packed, self.outgoing.array()))
 
     def ready(self, busy: Sequence[Actor]) -> Sequence[Actor]:
         """Who has answered or died."""
@@ -171,9 +156,9 @@ class Actors(Crew[Actor]):
         return [replies[reply] for reply in done]
 
     def close(self) -> None:
-        """Let all actors go, and Ray too if nobody else here uses it."""
-        leave(self.hands, self.link, os.getpid())
-        self.engine = None
+        """Leave Ray, if nobody else here uses it."""
+        leave(self.link, os.getpid())
+        self.backend = None
 
 
 class Link:
@@ -231,7 +216,7 @@ def connect(address: str | None, store: int) -> None:
     main = threading.current_thread() is threading.main_thread()
     stop = signal.getsignal(signal.SIGTERM)
     try:
-        knock(address)
+        expect_listener(address)
         with private() if address is None else nullcontext():
             ray.init(**how, log_to_driver=False, logging_level=logging.ERROR)
     except (OSError, RuntimeError, ValueError) as cause:
@@ -246,11 +231,11 @@ def connect(address: str | None, store: int) -> None:
             signal.signal(signal.SIGTERM, stop)
 
 
-def knock(address: str | None) -> None:
+def expect_listener(address: str | None) -> None:
     """See that somebody listens at an address: Ray itself would wait for minutes."""
     host, _, port = (address or "").removeprefix("ray://").rpartition(":")
     if host and port.isdecimal():
-        socket.create_connection((host.strip("[]"), int(port)), timeout=KNOCK).close()
+        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT).close()
 
 
 @contextmanager
@@ -265,14 +250,13 @@ def private() -> Iterator[None]:
             del os.environ[name]
 
 
-def volume(engine: Serial) -> int:
+def volume(setting: Setting) -> int:
     """About as many bytes as the clients' training samples have."""
-    first = engine.population[0].x
-    return int(engine.sizes.sum()) * first.nbytes // max(1, len(first))
+    first = setting.population[0].x
+    return setting.samples * first.nbytes // max(1, len(first))
 
 
-def leave(hands: list[Actor], link: Link, owner: int) -> None:
-    """Let actors go, then the connection; not in a process that only inherited them."""
+def leave(link: Link, owner: int) -> None:
+    """Close a connection; not in a process that only inherited it."""
     if os.getpid() == owner:
-        dismiss(hands, owner)
         link.close()

@@ -16,7 +16,7 @@ from coterie.core.layout import Layout
 from coterie.core.loop import run
 from coterie.core.types import Asked, Method
 from coterie.data.population import Population, partition
-from coterie.engines.serial import Serial
+from coterie.engines.front import Front
 from coterie.methods import METHODS, find
 from coterie.models import factory
 from coterie.tasks.solver import Solver
@@ -71,7 +71,7 @@ def table(methods: Sequence[str] | None = None, rounds: int = ROUNDS) -> list[Co
 
 def count(name: str, clients: Population, layout: Layout, rounds: int) -> Cost:
     """One method's costs, from the ledger of a run with everybody in every round."""
-    fed = Serial(
+    fed = Front(
         clients, layout, classes=clients.classes, sizes=clients.sizes, public=clients.public
     )
     for _ in run(quick(name), fed, rounds):

@@ -158,7 +158,7 @@ def meet(
         check()
         desk.look()
         desk.collect()
-        there, over = len(desk.guests), time.monotonic() - began
+        there, over = len(desk.clients), time.monotonic() - began
         if there >= count:
             return
         if over > config.engine.connect_timeout:
@@ -167,7 +167,7 @@ def meet(
             told = time.monotonic()
             desk.tell({"event": "waiting", "clients": there, "of": count, "seconds": round(over)})
         desk.clock.sleep(desk.clock.poll)
-    missing = sorted(set(expected) - desk.guests.keys())
+    missing = sorted(set(expected) - desk.clients.keys())
     if there == 0 or there < config.engine.quorum * count:
         raise QuorumError(
             f"{there} of {count} clients came in {over:.0f} s",
@@ -182,7 +182,7 @@ def meet(
 
 def agree(desk: Exchange, expected: Iterable[str]) -> Agreement:
     """One set of classes and one shape for all; names in an order that everybody would choose."""
-    guests = desk.guests
+    guests = desk.clients
     shapes = {g.shape for g in guests.values()}
     if len(shapes) > 1:
         raise ConfigError(
@@ -224,7 +224,7 @@ def conduct(
 
     `names` are the only clients that are let in, if given; `registered` says whose key a node has.
     """
-    from coterie.engines.flower.engine import Deadlines, Flower
+    from coterie.engines.flower.backend import Deadlines, federation
     from coterie.engines.flower.exchange import Exchange
     from coterie.engines.flower.retry import Retrying
 
@@ -257,14 +257,14 @@ def conduct(
             seed=address(config.seed, "model"),
             **experiment.model_options(config),
         )
-        fed = Flower(
+        fed = federation(
             desk,
             Layout(net, head=config.model.head),
             agreed.names,
             classes=len(agreed.classes),
             experiment=agreed.experiment,
             setup=told,
-            terms=Deadlines(
+            deadlines=Deadlines(
                 config.engine.deadline,
                 config.engine.quorum,
                 config.engine.max_abandoned,

@@ -20,7 +20,7 @@ from coterie.core.rng import stream
 from coterie.core.types import Asked, Method, Reply, State
 from coterie.data.dataset import Data, Scaler
 from coterie.data.population_given import Given, quarters, unfit
-from coterie.engines.serial import Serial
+from coterie.engines.front import Front
 from coterie.studies.result import PerClient, Result
 from coterie.tasks.score import Score, accuracy_and_loss
 from coterie.tasks.solver import Solver
@@ -142,10 +142,10 @@ def several(newcomers: Given | Sequence[Given]) -> Sequence[Given]:
     return newcomers if many else [tuple(newcomers)]
 
 
-def joined(result: Result, new: Sequence[Client]) -> Serial:
+def joined(result: Result, new: Sequence[Client]) -> Front:
     """The federation with newcomers at its end; what the others remember, they still do."""
     old = result.population.at(result.state.round)
-    fed = Serial(
+    fed = Front(
         [*old, *new],
         result.fed.layout,
         classes=result.fed.classes,

@@ -46,6 +46,15 @@ class Score(SteppedTask):
         """The names of the rows of the reply."""
         return ("before", "after") if self.adapt else ("before",)
 
+    @property
+    def trains(self) -> Solver | None:
+        """The adaptation, if there is one."""
+        return self.adapt
+
+    def answer_form(self, layout: Layout) -> Mapping[str, tuple[str, tuple[int, ...]]] | None:
+        """Accuracy and loss of each stage."""
+        return {"value": ("float64", (len(self.stages), 2))}
+
     def stepwise(
         self,
         client: Client,
@@ -82,6 +91,11 @@ class Held(SteppedTask):
     def download(self) -> str:
         """As for the test."""
         return self.score.download
+
+    @property
+    def trains(self) -> Solver | None:
+        """The adaptation that the test makes, if any."""
+        return self.score.trains
 
     def stepwise(
         self,

@@ -113,6 +113,21 @@ class Solver(SteppedTask):
         """Everything the client does not hold itself."""
         return "none" if self.continues else f"~{self.private}"
 
+    @property
+    def trains(self) -> Solver:
+        """Itself."""
+        return self
+
+    def answer_form(self, layout: Layout) -> Mapping[str, tuple[str, tuple[int, ...]]]:
+        """The columns that are sent back, and the numbers sent along."""
+        shared = self.upload if self.private == "none" else f"~{self.private}"
+        row = layout.initial[layout.columns(shared)]
+        dtype = str(row.dtype).removeprefix("torch.")
+        extra: dict[str, tuple[str, tuple[int, ...]]] = {
+            f"extra.{name}": ("float32", ()) for name in self.report
+        }
+        return {"value": (dtype, tuple(row.shape)), **extra}
+
     def stepwise(
         self,
         client: Client,

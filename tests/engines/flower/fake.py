@@ -5,20 +5,20 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 from flwr.app import Context, Error, Message, RecordDict
-from flwr.proto.node_pb2 import NodeInfo
-from flwr.serverapp import Grid
-from flwr.supercore.task_identity import TaskIdentity
 
 from coterie.core.client import Client
 from coterie.core.layout import Layout
 from coterie.core.rng import stream
+from coterie.engines.flower.backend import Deadlines, federation
 from coterie.engines.flower.client import client_app
-from coterie.engines.flower.engine import Deadlines, Flower
 from coterie.engines.flower.exchange import Clock, Exchange
+from coterie.engines.flower.internals import identify
+from coterie.engines.front import Front
 from tests.tiny import CLASSES, FEATURES, clients, network
 
 
@@ -42,7 +42,7 @@ class Tiny:
         return self.data
 
 
-class FakeGrid(Grid):
+class FakeGrid:
     """Nodes 100, 101, ... hold clients 0, 1, ...; answers come back shuffled.
 
     `fault(name, message)` may say "lost" (never answered), "late" (answered when asked for again),
@@ -51,8 +51,7 @@ class FakeGrid(Grid):
     """
 
     def __init__(self, owners: Sequence[Any], state: Path, clock: FakeClock) -> None:
-        for name in ("_run_id", "_task_id", "_node_id"):  # as the runtime sets them
-            setattr(TaskIdentity, name, 1)
+        identify(1, 1, 1)  # as the runtime does
         self.owners, self.state, self.clock = dict(enumerate(owners, 100)), state, clock
         self.online = set(self.owners)
         self.came: dict[int, str] = {}
@@ -63,23 +62,10 @@ class FakeGrid(Grid):
         self.sent: list[tuple[str, str]] = []
         self.shuffle = random.Random(0)
 
-    def set_run(self, run: Any) -> None: ...
-
-    @property
-    def run(self) -> Any:
-        return None
-
-    def create_message(self, *args: Any, **keywords: Any) -> Message:
-        raise NotImplementedError
-
-    def send_and_receive(self, *args: Any, **keywords: Any) -> Iterable[Message]:
-        raise NotImplementedError
-
-    def get_node_ids(self) -> Iterable[int]:
-        return sorted(self.online)
-
-    def get_nodes(self) -> Iterable[NodeInfo]:
-        return [NodeInfo(node_id=n, last_activated_at=self.came.get(n)) for n in self.online]
+    def get_nodes(self) -> Iterable[Any]:
+        return [
+            SimpleNamespace(node_id=n, last_activated_at=self.came.get(n, "")) for n in self.online
+        ]
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         return [self.push(message) for message in messages]
@@ -141,29 +127,29 @@ class Rig:
     """A tiny federation over the fake grid, and all that can go wrong with it."""
 
     def __init__(
-        self, state: Path, n: int = 8, terms: Deadlines | None = None, *, seed: int = 7
+        self, state: Path, n: int = 8, deadlines: Deadlines | None = None, *, seed: int = 7
     ) -> None:
         self.time = FakeClock()
         self.grid = FakeGrid([Tiny(c) for c in clients(n)], state, self.time)
         self.events: list[dict[str, Any]] = []
-        self.terms = terms or Deadlines(deadline=20.0)
+        self.deadlines = deadlines or Deadlines(deadline=20.0)
         self.names = [str(i) for i in range(n)]
         self.seed = seed
         self.fed = self.server()
 
-    def server(self) -> Flower:
+    def server(self) -> Front:
         """A server that was just started: nothing of an earlier one is left but the clients."""
-        desk = Exchange(self.grid, tell=self.events.append, clock=self.time.clock())
-        desk.look()
-        desk.collect()
-        self.fed = Flower(
-            desk,
+        exchange = Exchange(self.grid, tell=self.events.append, clock=self.time.clock())
+        exchange.look()
+        exchange.collect()
+        self.fed = federation(
+            exchange,
             Layout(network()),
             self.names,
             classes=CLASSES,
             experiment="e",
             setup={},
-            terms=self.terms,
+            deadlines=self.deadlines,
             seed=self.seed,
             public=torch.randn(12, FEATURES, generator=stream(0, "public")),
         )

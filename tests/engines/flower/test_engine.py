@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
-from flwr.supercore.inflatable.inflatable_utils import ObjectPushError
 
 from coterie.core.errors import DivergedError, QuorumError
 from coterie.core.loop import evaluate, run
 from coterie.core.types import Method, State
-from coterie.engines.flower.engine import Deadlines
+from coterie.engines.flower.backend import Deadlines
 from coterie.engines.flower.exchange import PAUSE
+from coterie.engines.flower.internals import ObjectPushError
 from coterie.engines.flower.retry import AbandonedError, Retrying
 from coterie.engines.flower.runtime import Reached
 from coterie.methods import METHODS, find
@@ -73,7 +73,7 @@ def test_a_client_that_is_lost_is_left_out_and_named(tmp_path: Path) -> None:
     replies = rig.fed.at(0).ask(rig.fed.clients, SOLVER, everybody(rig))
     assert replies.clients.tolist() == [0, 1, 2, 4, 5, 6, 7]
     assert [e["client"] for e in rig.said("missing")] == ["3"]
-    assert rig.time.time >= rig.terms.deadline
+    assert rig.time.time >= rig.deadlines.deadline
 
 
 def everybody(rig: Rig) -> State:
@@ -89,7 +89,7 @@ def test_nobody_is_waited_for_who_is_not_there_once_enough_answered(tmp_path: Pa
 
 
 def test_who_comes_back_in_time_is_asked_again(tmp_path: Path) -> None:
-    rig = Rig(tmp_path, terms=Deadlines(deadline=60, quorum=1.0))
+    rig = Rig(tmp_path, deadlines=Deadlines(deadline=60, quorum=1.0))
     rig.grid.online -= {100}
 
     def wake() -> None:
@@ -105,7 +105,7 @@ def test_who_comes_back_in_time_is_asked_again(tmp_path: Path) -> None:
 
 
 def test_a_node_that_dies_over_a_message_is_asked_again_when_it_is_back(tmp_path: Path) -> None:
-    rig = Rig(tmp_path, terms=Deadlines(deadline=60, quorum=1.0))
+    rig = Rig(tmp_path, deadlines=Deadlines(deadline=60, quorum=1.0))
     died: list[str] = []
 
     def fault(name: str, message: Message) -> Any:
@@ -120,7 +120,7 @@ def test_a_node_that_dies_over_a_message_is_asked_again_when_it_is_back(tmp_path
 
 
 def test_a_node_that_went_and_came_back_unseen_is_asked_again(tmp_path: Path) -> None:
-    rig = Rig(tmp_path, terms=Deadlines(deadline=60, quorum=1.0))
+    rig = Rig(tmp_path, deadlines=Deadlines(deadline=60, quorum=1.0))
     rig.grid.fault = lambda name, message: "lost" if name == "2" else None
 
     def wake() -> None:
@@ -247,7 +247,7 @@ def test_an_odd_form_among_many_is_refused_where_the_task_does_not_tell(tmp_path
 
 
 def test_without_a_quorum_nothing_changes_and_the_run_ends(tmp_path: Path) -> None:
-    rig = Rig(tmp_path, terms=Deadlines(deadline=5, quorum=0.75))
+    rig = Rig(tmp_path, deadlines=Deadlines(deadline=5, quorum=0.75))
     method = Retrying(FedAvg(SOLVER), 3, rig.events.append)
     rounds = run(method, rig.fed, 3)
     before = [next(rounds), next(rounds)][-1]
@@ -262,7 +262,7 @@ def test_without_a_quorum_nothing_changes_and_the_run_ends(tmp_path: Path) -> No
 
 
 def test_another_attempt_draws_another_cohort(tmp_path: Path) -> None:
-    rig = Rig(tmp_path, terms=Deadlines(deadline=5, quorum=1.0))
+    rig = Rig(tmp_path, deadlines=Deadlines(deadline=5, quorum=1.0))
     first = set(rig.fed.at(0).sample(0.25).tolist())
     rig.grid.online -= {100 + i for i in first}
     state = states(Retrying(FedAvg(SOLVER, 0.25), 5, rig.events.append), rig.fed, 1)[-1]
@@ -271,7 +271,7 @@ def test_another_attempt_draws_another_cohort(tmp_path: Path) -> None:
 
 
 def test_updates_that_are_never_finite_end_the_run_as_diverged(tmp_path: Path) -> None:
-    rig = Rig(tmp_path, terms=Deadlines(deadline=5))
+    rig = Rig(tmp_path, deadlines=Deadlines(deadline=5))
     method = Retrying(FedAvg(replace(SOLVER, lr=1e30)), 3, rig.events.append)
     with pytest.raises(DivergedError) as error:
         states(method, rig.fed)
@@ -279,7 +279,7 @@ def test_updates_that_are_never_finite_end_the_run_as_diverged(tmp_path: Path) -
 
 
 def test_an_evaluation_without_any_answer_ends_the_run(tmp_path: Path) -> None:
-    rig = Rig(tmp_path, terms=Deadlines(deadline=5))
+    rig = Rig(tmp_path, deadlines=Deadlines(deadline=5))
     rig.grid.online.clear()
     with pytest.raises(AbandonedError) as error:
         evaluate(FedAvg(SOLVER), everybody(rig), rig.fed)
@@ -318,20 +318,20 @@ def test_a_second_client_of_a_name_is_refused_and_the_first_stays(tmp_path: Path
     assert rig.said("refused") == [
         {"event": "refused", "node": "200", "why": "a client 3 is there already"}
     ]
-    assert rig.fed.desk.guests["3"].node == 103
+    assert rig.fed.backend.exchange.clients["3"].node == 103
 
 
 def test_who_could_not_be_asked_for_its_name_is_asked_again(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     rig.grid.deaf = {"3"}
-    desk = rig.server().desk
-    assert set(desk.guests) == set(rig.names) - {"3"}
+    exchange = rig.server().backend.exchange
+    assert set(exchange.clients) == set(rig.names) - {"3"}
     rig.grid.deaf = set()
     for seconds, there in ((0.9 * PAUSE, False), (0.2 * PAUSE, True)):
         rig.time.sleep(seconds)
-        desk.look()
-        desk.collect()
-        assert ("3" in desk.guests) is there
+        exchange.look()
+        exchange.collect()
+        assert ("3" in exchange.clients) is there
     assert [e["why"] for e in rig.said("refused")] == ["it did not say who it is: node unavailable"]
 
 
@@ -372,10 +372,10 @@ def test_a_name_that_is_not_the_keys_is_refused(tmp_path: Path) -> None:
     from coterie.engines.flower.exchange import Exchange
 
     rig = Rig(tmp_path)
-    desk = Exchange(rig.grid, tell=rig.events.append, registered=lambda: {103: "someone"})
-    desk.look()
-    desk.collect()
-    assert set(desk.guests) == {"0", "1", "2", "4", "5", "6", "7"}
+    exchange = Exchange(rig.grid, tell=rig.events.append, registered=lambda: {103: "someone"})
+    exchange.look()
+    exchange.collect()
+    assert set(exchange.clients) == {"0", "1", "2", "4", "5", "6", "7"}
     assert "its key belongs to someone" in rig.said("refused")[0]["why"]
 
 

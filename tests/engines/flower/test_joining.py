@@ -162,10 +162,10 @@ def test_a_share_of_a_partition_is_the_client_of_the_experiment(tmp_path: Path) 
 
 
 class Met:
-    """A desk that only knows who came."""
+    """An exchange that only knows who came."""
 
-    def __init__(self, *guests: RemoteClient) -> None:
-        self.guests = {g.name: g for g in guests}
+    def __init__(self, *clients: RemoteClient) -> None:
+        self.clients = {client.name: client for client in clients}
 
 
 def test_clients_agree_on_classes_and_order(tmp_path: Path) -> None:

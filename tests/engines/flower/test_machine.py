@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from coterie.core.errors import QuorumError
 from coterie.core.types import State
-from coterie.engines.flower.engine import Deadlines
+from coterie.engines.flower.backend import Deadlines
 from coterie.engines.flower.retry import Retrying
 from coterie.methods.ditto import Ditto
 from coterie.tasks.solver import Solver
@@ -36,8 +36,8 @@ class Federation(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.home = tempfile.TemporaryDirectory()
-        terms = Deadlines(deadline=4, quorum=0.4, max_abandoned=2)
-        self.rig = Rig(Path(self.home.name), N, terms)
+        deadlines = Deadlines(deadline=4, quorum=0.4, max_abandoned=2)
+        self.rig = Rig(Path(self.home.name), N, deadlines)
         self.state: State = self.method.init(self.rig.fed.at(-1))
         self.faults: dict[str, Any] = {}
         self.seen = 0
@@ -48,7 +48,7 @@ class Federation(RuleBasedStateMachine):
 
     @property
     def method(self) -> Retrying:
-        return Retrying(METHOD, self.rig.terms.max_abandoned, self.rig.events.append)
+        return Retrying(METHOD, self.rig.deadlines.max_abandoned, self.rig.events.append)
 
     @rule(who=WHO)
     def leave(self, who: int) -> None:
@@ -91,9 +91,9 @@ class Federation(RuleBasedStateMachine):
         try:
             after = self.method.round(before, fed.at(before.round))
         except QuorumError:
-            assert len(good) < fed.terms.needed(N)
+            assert len(good) < fed.backend.deadlines.needed(N)
             return
-        assert len(good) >= fed.terms.needed(N)
+        assert len(good) >= fed.backend.deadlines.needed(N)
         self.state = replace(after, round=before.round + 1)
         serial = federation(N).at(before.round)
         want = serial.ask(serial.clients, METHOD.local, before)

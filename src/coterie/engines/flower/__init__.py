@@ -1,17 +1,16 @@
 """Real federations: clients on machines of their own, reached by Flower's messages.
 
+backend    questions as messages, a quorum of answers, and the federation over them
+exchange   who is there, what was sent, what came back, what came too late
 messages   what crosses: a question and an answer as typed records
 validate   an answer is looked at before a number of it is used; knows no Flower
-desk       who is there, what was sent, what came back, what came too late
-engine     the federation as methods see it
-patience   rounds without a quorum are abandoned and done again
-memory     what a client keeps for itself, on its own disk
-client     the client's side
-children   SuperLink and SuperNode as processes that end with their parent; child is their main
+retry      rounds without a quorum are abandoned and done again
+client     the client's side; memory: what it keeps for itself, on its own disk
 serving    a server and a client as commands
+children   SuperLink and SuperNode as processes that end with their parent; child is their main
+runtime    being the server of a run; answering: answering a SuperNode; connection: reaching both
 certs      an authority, a server's certificate, a key per client; nginx a proxy before the server
-
-Only child, line, runtime and answering reach below Flower's public interface.
+internals  all that is used below Flower's public interface: nothing else may import it
 """
 
 import contextlib

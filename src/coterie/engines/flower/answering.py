@@ -1,4 +1,4 @@
-"""Answering a SuperNode's messages inside our own process (flwr 1.41).
+"""Answering a SuperNode's messages inside our own process.
 
 Flower has no public way to do that: it starts a process for each, with code from the message. This
 does what its `flwr-clientapp` does, with the code that is installed.
@@ -13,33 +13,34 @@ from typing import Any, Self
 import httpx
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
-from flwr.common.constant import SubStatus
-from flwr.common.serde import context_from_proto
-from flwr.proto.node_pb2 import Node
-from flwr.proto.runtime_pb2 import (
-    AcquireTaskRequest,
-    PullAppMessagesRequest,
-    PullTaskInputRequest,
-)
-from flwr.supercore.inflatable.inflatable_protobuf_utils import (
-    make_confirm_message_received_fn_protobuf,
-    make_pull_object_fn_protobuf,
-)
-from flwr.supercore.inflatable.inflatable_utils import (
-    ObjectPullError,
-    pull_and_inflate_object_from_tree,
-)
-from flwr.supercore.task_identity import TaskIdentity
-from flwr.supernode.runtime.run_clientapp import push_message, push_task_output
 
 from coterie.engines.flower.children import Child
-from coterie.engines.flower.connection import Line, beating
-
-CLIENT = "flwr-clientapp"
+from coterie.engines.flower.connection import Endpoint, beating
+from coterie.engines.flower.internals import (
+    CLIENT_TASK,
+    AcquireTaskRequest,
+    Node,
+    ObjectPullError,
+    PullAppMessagesRequest,
+    PullTaskInputRequest,
+    SubStatus,
+    context_from_proto,
+    identify,
+    make_confirm_message_received_fn_protobuf,
+    make_pull_object_fn_protobuf,
+    pull_and_inflate_object_from_tree,
+    push_message,
+    push_task_output,
+    set_message_id,
+)
 
 
 def answer_for_ever(
-    line: Line, app: ClientApp, child: Child, poll: float = 0.25, seconds: float | None = None
+    endpoint: Endpoint,
+    app: ClientApp,
+    child: Child,
+    poll: float = 0.25,
+    seconds: float | None = None,
 ) -> None:
     """Answer every message of a SuperNode with the code that is installed here, never with what
     a message brings; until the SuperNode ends for good, or nothing came for so many seconds.
@@ -48,15 +49,15 @@ def answer_for_ever(
     a newer one will never be: its server was gone before it was sent.
     """
     last = time.monotonic()
-    with line.executor() as executor, ExitStack() as stack:
+    with endpoint.executor() as executor, ExitStack() as stack:
         taken: Taken | None = None
         while seconds is None or time.monotonic() - last < seconds:
             child.check()
             try:
-                got = executor.AcquireTask(AcquireTaskRequest(supported_task_types=[CLIENT]))
+                got = executor.AcquireTask(AcquireTaskRequest(supported_task_types=[CLIENT_TASK]))
                 if got.HasField("task") and got.token:
                     stack.close()
-                    taken = stack.enter_context(Taken(line, got.token))
+                    taken = stack.enter_context(Taken(endpoint, got.token))
                 if taken and taken.answered(app):
                     stack.close()
                     taken, last = None, time.monotonic()
@@ -70,8 +71,8 @@ def answer_for_ever(
 class Taken:
     """A message that was taken from a SuperNode and has to be answered."""
 
-    def __init__(self, line: Line, token: str) -> None:
-        self.client = line.holder(token)
+    def __init__(self, endpoint: Endpoint, token: str) -> None:
+        self.client = endpoint.holder(token)
         self.beats = beating(self.client)
         self.context: Context | None = None
         self.tree: Any = None
@@ -88,8 +89,7 @@ class Taken:
         """Answer it and say that it is done; False if it is not complete yet."""
         if self.context is None:
             given = self.client.PullTaskInput(PullTaskInputRequest())
-            TaskIdentity.task_id, TaskIdentity.run_id = given.task_id, given.run.run_id
-            TaskIdentity.node_id = given.context.node_id
+            identify(given.task_id, given.run.run_id, given.context.node_id)
             self.context = context_from_proto(given.context)
         if self.tree is None:
             found = self.client.PullMessages(PullAppMessagesRequest())
@@ -107,7 +107,7 @@ class Taken:
             )
         except ObjectPullError:
             return False
-        message.metadata.__dict__["_message_id"] = self.tree.object_id
+        set_message_id(message, self.tree.object_id)
         push_message(self.client, app(message, self.context), self.context)
         push_task_output(self.client, self.context, SubStatus.COMPLETED, "")
         return True

@@ -13,11 +13,11 @@ import signal
 import sys
 import threading
 import time
-from types import SimpleNamespace
 from typing import Any
 
 FLEET = "/v1/fleet/"
 HEARTBEAT = 10  # seconds; a client that is gone is noticed after two of them
+POLL = 1.0  # seconds after which a SuperNode asks for work again
 
 
 class Guard:
@@ -72,43 +72,17 @@ def end_with(parent: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def superlink() -> None:
-    """The SuperLink, guarded."""
-    from flwr.superlink import main
-    from flwr.superlink.cli.flower_superlink import flower_superlink
-
-    create = main.create_app
-
-    def guarded(*args: Any, **keywords: Any) -> Any:
-        app = create(*args, **keywords)
-        app.add_middleware(Guard)
-        return app
-
-    main.create_app = guarded
-    flower_superlink()
-
-
-def supernode() -> None:
-    """The SuperNode; it asks for work every second and is missed sooner."""
-    from flwr.supercore import heartbeat
-    from flwr.supernode import fleet_http_connection, start_client_internal
-    from flwr.supernode.cli.flower_supernode import flower_supernode
-
-    setattr(heartbeat, "HEARTBEAT_DEFAULT_INTERVAL", HEARTBEAT)  # noqa: B010
-    setattr(fleet_http_connection, "HEARTBEAT_DEFAULT_INTERVAL", HEARTBEAT)  # noqa: B010
-    sleep = time.sleep
-    setattr(  # noqa: B010
-        start_client_internal, "time", SimpleNamespace(sleep=lambda s: sleep(min(s, 1.0)))
-    )
-    flower_supernode()
-
-
 def main() -> None:
     """Read who the parent is and what to be."""
     parent, what = int(sys.argv[1]), sys.argv[2]
     end_with(parent)
     sys.argv = [f"flower-{what}", *sys.argv[3:]]
-    {"superlink": superlink, "supernode": supernode}[what]()
+    from coterie.engines.flower import internals  # only now: to end with the parent comes first
+
+    if what == "superlink":
+        internals.run_superlink(Guard)
+    else:
+        internals.run_supernode(HEARTBEAT, POLL)
 
 
 if __name__ == "__main__":

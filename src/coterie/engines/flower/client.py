@@ -18,7 +18,7 @@ from coterie.core.layout import Layout
 from coterie.core.rng import stream
 from coterie.engines.flower import messages
 from coterie.engines.flower.memory import Memory
-from coterie.engines.serial import not_finite
+from coterie.engines.front import not_finite
 from coterie.tasks.wire import decode
 
 Setup = Mapping[str, Any]

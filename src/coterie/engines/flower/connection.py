@@ -1,4 +1,4 @@
-"""How Flower's programs on this machine are reached, below its public interface (flwr 1.41)."""
+"""How Flower's programs on this machine are reached by us."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from flwr.proto.runtime_pb2 import AcquireTaskRequest, SendTaskHeartbeatRequest
-from flwr.supercore.interceptors import (
-    RuntimeTokenHttpInterceptor,
-    RuntimeVersionHttpInterceptor,
-    SuperExecAuthHttpInterceptor,
-)
-from flwr.supercore.runtime import RuntimeHttpClient
 
 from coterie.engines.flower.children import Child
+from coterie.engines.flower.internals import (
+    ACQUIRE,
+    AcquireTaskRequest,
+    RuntimeHttpClient,
+    RuntimeTokenHttpInterceptor,
+    RuntimeVersionHttpInterceptor,
+    SendTaskHeartbeatRequest,
+    SuperExecAuthHttpInterceptor,
+)
 
-ACQUIRE = "/flwr.proto.Runtime/AcquireTask"
-BEAT = 5.0
+BEAT = 5.0  # seconds between two signs of life
 
 
 @dataclass(frozen=True)
-class Line:
-    """How an interface on this machine is reached."""
+class Endpoint:
+    """A port of this machine on which a program of Flower's is reached, and the secret for it."""
 
     port: int
     secret: bytes
@@ -58,10 +59,10 @@ class Line:
         return client
 
 
-def wait_until_up(line: Line, child: Child, seconds: float = 60.0) -> None:
+def wait_until_up(endpoint: Endpoint, child: Child, seconds: float = 60.0) -> None:
     """Until a program answers on its port."""
     end = time.monotonic() + seconds
-    with line.executor() as client:
+    with endpoint.executor() as client:
         while True:
             child.check()
             try:

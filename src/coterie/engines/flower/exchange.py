@@ -5,10 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from flwr.app import ConfigRecord, Message, RecordDict
-from flwr.serverapp import Grid
 
 from coterie.engines.flower import messages, validate
 from coterie.engines.flower.validate import RefusedError
@@ -16,6 +15,19 @@ from coterie.engines.flower.validate import RefusedError
 Tell = Callable[[dict[str, Any]], None]
 PAUSE = 5.0  # seconds until a node that was not let in is asked for its name again
 TRIES = 3  # messages to a client that is there and does not take them, in one question
+
+
+class Grid(Protocol):
+    """The part of Flower's grid that messages go through."""
+
+    def get_nodes(self) -> Iterable[Any]:
+        """The nodes that are there, with their ids and the times at which they came."""
+
+    def push_messages(self, messages: list[Message]) -> Iterable[str | None]:
+        """Send messages; the id of each, or nothing for one that was not taken."""
+
+    def pull_messages(self, message_ids: list[str]) -> Iterable[Message]:
+        """The answers to these messages that have come."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +77,7 @@ class Exchange:
         self.registered = registered  # node -> the name its key was registered under
         self.expected = frozenset(expected)  # the only names that are let in; empty: any
         self.clock = clock or Clock()
-        self.guests: dict[str, RemoteClient] = {}
+        self.clients: dict[str, RemoteClient] = {}
         self.greeted: dict[str, int] = {}  # message id -> node
         self.strangers: dict[int, float] = {}  # nodes that were not let in, and when
         self.told: set[tuple[int, str]] = set()
@@ -75,14 +87,14 @@ class Exchange:
     def look(self) -> None:
         """Who is there now; whoever is new is asked for its name."""
         self.online = {n.node_id: n.last_activated_at for n in self.grid.get_nodes()}
-        known = {g.node for g in self.guests.values()} | set(self.greeted.values())
+        known = {client.node for client in self.clients.values()} | set(self.greeted.values())
         # Not for ever: its message may have been lost, or the one whose name it bears be gone.
         known |= {n for n, when in self.strangers.items() if self.clock.now() < when + PAUSE}
         new = sorted(self.online.keys() - known)
         hello = RecordDict({"hello": ConfigRecord({"setup": self.setup})})
-        letters = [Message(hello, dst_node_id=n, message_type=messages.HELLO) for n in new]
-        if letters:
-            for node, key in zip(new, self.grid.push_messages(letters), strict=True):
+        greetings = [Message(hello, dst_node_id=n, message_type=messages.HELLO) for n in new]
+        if greetings:
+            for node, key in zip(new, self.grid.push_messages(greetings), strict=True):
                 if key:
                     self.greeted[key] = node
         for key, node in list(self.greeted.items()):
@@ -92,26 +104,26 @@ class Exchange:
     def welcome(self, message: Message, node: int) -> None:
         """Let in who introduces itself properly; a name belongs to one node at a time."""
         try:
-            guest = introduced(message, node)
+            client = introduced(message, node)
             owner = self.registered().get(node)
-            if owner is not None and owner != guest.name:
-                raise RefusedError(f"it calls itself {guest.name}, its key belongs to {owner}")
-            if self.expected and guest.name not in self.expected:
-                raise RefusedError(f"nobody expects a client {guest.name}")
-            before = self.guests.get(guest.name)
+            if owner is not None and owner != client.name:
+                raise RefusedError(f"it calls itself {client.name}, its key belongs to {owner}")
+            if self.expected and client.name not in self.expected:
+                raise RefusedError(f"nobody expects a client {client.name}")
+            before = self.clients.get(client.name)
             if before and before.node != node and before.node in self.online:
-                raise RefusedError(f"a client {guest.name} is there already")
-            if before and (before.samples, before.shape) != (guest.samples, guest.shape):
-                raise RefusedError(f"the data of client {guest.name} are not those it came with")
+                raise RefusedError(f"a client {client.name} is there already")
+            if before and (before.samples, before.shape) != (client.samples, client.shape):
+                raise RefusedError(f"the data of client {client.name} are not those it came with")
         except RefusedError as fault:
             self.strangers[node] = self.clock.now()
             if (node, str(fault)) not in self.told:
                 self.told.add((node, str(fault)))
                 self.tell({"event": "refused", "node": str(node), "why": str(fault)})
             return
-        self.guests[guest.name] = guest
+        self.clients[client.name] = client
         self.tell(
-            {"event": "joined", "client": guest.name, "samples": guest.samples}
+            {"event": "joined", "client": client.name, "samples": client.samples}
             | ({"again": True} if before else {})
         )
 
@@ -134,11 +146,11 @@ class Exchange:
 
     def here(self, name: str) -> bool:
         """Whether a client of this name was let in and is there."""
-        return name in self.guests and self.guests[name].node in self.online
+        return name in self.clients and self.clients[name].node in self.online
 
     def exchange(
         self,
-        letters: Mapping[str, Callable[[int], Message]],
+        questions: Mapping[str, Callable[[int], Message]],
         accept: Callable[[str, Message], bool],
         *,
         deadline: float,
@@ -146,24 +158,25 @@ class Exchange:
     ) -> None:
         """Ask each client by name and hand every answer to `accept`, which says if it was one.
 
+        `questions` make the message for a client, given the node at which it is now.
         It ends when everybody answered; when all who are there did and they are enough; or at the
         deadline. Who goes away and comes back in time is asked again.
         """
         began, done = self.clock.now(), 0
         self.strangers.clear()  # they may introduce themselves again: the first may be gone
-        waiting = {name: Pending() for name in letters}
+        waiting = {name: Pending() for name in questions}
         while True:
             self.look()
             for name, pending in waiting.items():
                 if not self.here(name):
                     pending.there = False
                     continue
-                node = self.guests[name].node
+                node = self.clients[name].node
                 if pending.since != self.online[node]:  # it went and came back in between
                     pending.there, pending.since = False, self.online[node]
                 if not pending.there and pending.tries < TRIES:
                     pending.tries += 1
-                    for key in self.grid.push_messages([letters[name](node)]):
+                    for key in self.grid.push_messages([questions[name](node)]):
                         if key:
                             pending.ids.add(key)
                             pending.there = True

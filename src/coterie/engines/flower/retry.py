@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from coterie.core.errors import DivergedError, QuorumError
-from coterie.core.types import Federation, Method, State
+from coterie.core.types import Engine, Federation, Method, State
 from coterie.tasks.score import Score
-
-OTHER_DRAWS = 1000  # cohorts of an attempt are drawn at addresses of their own
 
 
 class AbandonedError(QuorumError):
@@ -49,7 +47,7 @@ class Retrying:
 
     @property
     def score(self) -> Score:
-        """As the method's."""
+        """How a client of the method is tested."""
         return self.method.score
 
     def init(self, fed: Federation) -> State:
@@ -64,13 +62,12 @@ class Retrying:
         """Give a model to newcomers and to whoever missed the call."""
         return self._tried(fed, lambda view: self.method.place(state, view))
 
-    def _tried(self, fed: Any, work: Callable[[Any], State]) -> State:
+    def _tried(self, fed: Federation, work: Callable[[Federation], State]) -> State:
+        engine = cast(Engine, fed)  # as `run` gives it to a method
         last: AbandonedError | None = None
         for attempt in range(self.attempts):
-            view = fed if attempt == 0 else fed.at(fed.round)
-            view.draws += attempt * OTHER_DRAWS
             try:
-                return work(view)
+                return work(engine.at(engine.round, attempt=attempt) if attempt else engine)
             except AbandonedError as fault:
                 last = fault
                 event = {"event": "abandoned", "round": fault.round + 1, "attempt": attempt + 1}

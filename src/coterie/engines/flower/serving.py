@@ -11,8 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from flwr.serverapp import Grid
-
 from coterie.core import storage
 from coterie.core.errors import AccessError, ConfigError
 from coterie.engines.flower import certs as keys
@@ -20,7 +18,8 @@ from coterie.engines.flower import runtime
 from coterie.engines.flower.answering import answer_for_ever
 from coterie.engines.flower.children import Child, free_port
 from coterie.engines.flower.client import Host, client_app
-from coterie.engines.flower.connection import Line, wait_until_up
+from coterie.engines.flower.connection import Endpoint, wait_until_up
+from coterie.engines.flower.exchange import Grid
 
 PORT = 9093
 RETURN = 90.0  # seconds in which a SuperLink must be back
@@ -70,29 +69,29 @@ def loopback(host: str) -> bool:
 
 @contextmanager
 def serving(
-    stand: ServerAddress, home: Path
+    server: ServerAddress, home: Path
 ) -> Iterator[tuple[Grid, Callable[[], Mapping[int, str]], Callable[[], None]]]:
     """A SuperLink with its database in `home`, the listed clients registered, and a run of it."""
-    stand.check()
+    server.check()
     secret = remembered(home)
     arguments = [
-        *("--host", stand.host, "--port", str(stand.port)),
+        *("--host", server.host, "--port", str(server.port)),
         *("--database", str(home / "superlink.db")),
         *("--isolation", "process", "--superexec-auth-secret-file", str(home / "secret")),
         "--disable-runtime-dependency-installation",
     ]
-    if stand.certs is None:
+    if server.certs is None:
         arguments.append("--insecure")
     else:
         arguments += ["--enable-supernode-auth"]
-        arguments += ["--ssl-ca-certfile", str(stand.certs / "ca.pem")]
-        arguments += ["--ssl-certfile", str(stand.certs / "server.pem")]
-        arguments += ["--ssl-keyfile", str(stand.certs / "server.key")]
-    line = Line(stand.port, secret, stand.certs / "ca.pem" if stand.certs else None)
+        arguments += ["--ssl-ca-certfile", str(server.certs / "ca.pem")]
+        arguments += ["--ssl-certfile", str(server.certs / "server.pem")]
+        arguments += ["--ssl-keyfile", str(server.certs / "server.key")]
+    endpoint = Endpoint(server.port, secret, server.certs / "ca.pem" if server.certs else None)
     with Child("superlink", arguments, home) as child:
-        wait_until_up(line, child)
-        nodes = runtime.register(line, keys.listed(stand.certs)) if stand.certs else {}
-        with runtime.server_run(line, RETURN) as grid:
+        wait_until_up(endpoint, child)
+        nodes = runtime.register(endpoint, keys.listed(server.certs)) if server.certs else {}
+        with runtime.server_run(endpoint, RETURN) as grid:
             yield grid, lambda: nodes, child.check
 
 
@@ -131,7 +130,7 @@ def joining(
             raise refused(server, "A001", last_words(log), fix)
 
     with Child("supernode", arguments, home, judge) as child:
-        answer_for_ever(Line(port, secret), app, child, seconds=seconds)
+        answer_for_ever(Endpoint(port, secret), app, child, seconds=seconds)
 
 
 def refused(server: str, code: str, why: str, fix: str) -> AccessError:

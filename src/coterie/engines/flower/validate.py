@@ -26,6 +26,10 @@ class RefusedError(ValueError):
     """Why an answer cannot be used, in words for the events."""
 
 
+class NotFiniteError(RefusedError):
+    """Numbers of an answer are not finite, as when training diverges."""
+
+
 class Packed(Protocol):
     """An array as it arrives: what it says of itself, and bytes in numpy's format."""
 
@@ -145,7 +149,7 @@ def finite(values: Mapping[str, Tensor]) -> None:
     """Refuse numbers that are not finite, with their count."""
     for name, t in values.items():
         if t.is_floating_point() and (bad := int((~torch.isfinite(t)).sum())):
-            raise RefusedError(f"{bad} of {t.numel()} values of its {name} are not finite")
+            raise NotFiniteError(f"{bad} of {t.numel()} values of its {name} are not finite")
 
 
 def samples(count: Any, declared: int | None = None) -> int:

@@ -1,1 +1,7 @@
-"""Worker processes that answer questions side by side, and the memory they share."""
+"""Worker processes that share out the portions of a question, here or on a Ray cluster.
+
+backend         who does what, and what happens when a worker dies
+processes       workers that are processes of this machine (those of Ray are in `engines.ray`)
+worker          what happens inside a worker
+shared_memory   tensors that several processes see; zero_copy: tensors on their way to Ray
+"""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import multiprocessing
 import os
 import signal
@@ -17,10 +16,10 @@ from typing import Any
 import torch
 
 from coterie.core.types import Reply, Task
-from coterie.engines.serial import Question, Serial
-from coterie.engines.workers.crew import Crew
-from coterie.engines.workers.shared_memory import Shelf
-from coterie.engines.workers.worker import Failure, Outcome, PackedQuestion, Portion, opened, work
+from coterie.engines.question import Portion, PortionedBackend, Question, Setting
+from coterie.engines.workers.backend import stop_all
+from coterie.engines.workers.shared_memory import SharedBuffer
+from coterie.engines.workers.worker import Failure, Outcome, PackedQuestion, opened, work
 
 
 @dataclass
@@ -28,9 +27,9 @@ class Process:
     """One worker process, as seen from here."""
 
     process: BaseProcess
-    line: Connection
-    outbox: Shelf
-    parcel: PackedQuestion | None = None  # the question it knows
+    pipe: Connection
+    outbox: SharedBuffer
+    question: PackedQuestion | None = None  # the one it knows
     busy: Sequence[Portion] = ()  # what it is at
 
     @property
@@ -39,69 +38,67 @@ class Process:
         return self.process.is_alive()
 
     @property
-    def fate(self) -> str:
+    def exit_reason(self) -> str:
         """How it ended."""
         code = self.process.exitcode
         if code and code < 0:
             return f"killed by {signal.Signals(-code).name}"
         return f"exit code {code}"
 
-    def give(self, parcel: PackedQuestion, portions: list[Portion]) -> None:
-        """Hand it some portions of a question; of a dead one, `answer` will tell."""
+    def give(self, packed: PackedQuestion, portions: list[Portion]) -> None:
+        """Hand it some portions of a packed question; of a dead one, `answer` will tell."""
         self.busy = portions
         try:
-            if self.parcel is not parcel:
-                self.line.send(parcel)
-                self.parcel = parcel
-            self.line.send(portions)
+            if self.question is not packed:
+                self.pipe.send(packed)
+                self.question = packed
+            self.pipe.send(portions)
         except OSError:
             pass
 
     def answer(self) -> list[list[Reply] | Failure] | None:
         """What came of these portions; nothing if it died over them."""
         try:
-            outcomes: list[Outcome] = self.line.recv()
+            outcomes: list[Outcome] = self.pipe.recv()
         except (EOFError, OSError):
             return None
         self.busy = ()
         return opened(outcomes, self.outbox)
 
-    def dismiss(self, seconds: float = 0) -> None:
-        """Let it go, and see that it does."""
-        self.line.close()
+    def stop(self, seconds: float = 0) -> None:
+        """End it: by itself within so many seconds, or else by force."""
+        self.pipe.close()
         self.process.join(seconds)
         if self.process.is_alive():
             self.process.kill()
             self.process.join()
 
 
-class Processes(Crew[Process]):
-    """Worker processes. They know the tasks that there were when they started."""
+class Processes:
+    """Starts worker processes. They know the tasks that there were when they started."""
 
     def __init__(self, size: int) -> None:
-        super().__init__(size)
-        self.inbox = Shelf()
+        self.size = size
+        self.inbox = SharedBuffer()
         self.known: dict[str, type[Task]] = {}
 
-    def start(self, engine: Serial) -> None:
-        """See that all are there, and that they know every task there is."""
+    def prepare(self, inner: PortionedBackend, setting: Setting, workers: list[Process]) -> None:
+        """See that everybody knows every task there is."""
         if self.known != Task.known:  # a task was written since, as happens in notebooks
-            self.close()
+            stop_all(workers, os.getpid(), seconds=1)
             self.known = dict(Task.known)
-        super().start(engine)
 
-    def hire(self, engine: Serial) -> Process:
-        """A new worker, with an engine of its own. A fork has the clients' data at no cost."""
+    def hire(self, inner: PortionedBackend, setting: Setting, beside: Sequence[Process]) -> Process:
+        """A new worker process. A fork has the clients' data at no cost."""
         forks = sys.platform == "linux" and not torch.cuda.is_initialized()
         context: Any = multiprocessing.get_context("fork" if forks else "spawn")
-        engine = copy.copy(engine)
-        engine.memory, engine.ledger = {}, []  # those of the cohort come with each question
         here, there = context.Pipe()
-        others = [here, *(hand.line for hand in self.hands if not hand.line.closed)]
-        outbox = Shelf()
+        others = [here, *(worker.pipe for worker in beside if not worker.pipe.closed)]
+        outbox = SharedBuffer()
+        inherited = others if forks else ()
         process = context.Process(
             target=work,
-            args=(engine, there, self.inbox, outbox, os.getpid(), others if forks else ()),
+            args=(inner, setting, there, self.inbox, outbox, os.getpid(), inherited),
             name="coterie worker",
             daemon=True,
         )
@@ -112,11 +109,14 @@ class Processes(Crew[Process]):
         there.close()
         return Process(process, here, outbox)
 
-    def parcel(self, engine: Serial, question: Question) -> PackedQuestion:
-        """The question, its tensors on the shelf that all of them see."""
-        return PackedQuestion.of(question, engine, self.inbox)
+    def pack(self, question: Question) -> PackedQuestion:
+        """The question, its tensors in the memory that all of them see."""
+        return PackedQuestion.of(question, self.inbox)
 
     def ready(self, busy: Sequence[Process]) -> Sequence[Process]:
-        """Whose line has something to read, if only its end."""
-        lines = {hand.line: hand for hand in busy}
-        return [lines[line] for line in wait(list(lines))]  # type: ignore[index]
+        """Whose pipe has something to read, if only its end."""
+        owners = {worker.pipe: worker for worker in busy}
+        return [owners[pipe] for pipe in wait(list(owners))]  # type: ignore[index]
+
+    def close(self) -> None:
+        """Nothing is left once the workers are stopped."""

@@ -8,6 +8,7 @@ import os
 import tempfile
 import warnings
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from multiprocessing.reduction import DupFd
 from typing import Any, NamedTuple
@@ -21,7 +22,7 @@ LINE = 64  # bytes: tensors begin where torch itself would let them begin
 
 
 class Slot(NamedTuple):
-    """Where on a shelf a tensor lies."""
+    """Where in a buffer a tensor lies."""
 
     start: int
     shape: tuple[int, ...]
@@ -33,15 +34,61 @@ class Slot(NamedTuple):
         return self.start + math.prod(self.shape) * self.dtype.itemsize
 
 
-class Shelf:
-    """Tensors side by side in memory that this process shares with those it starts.
+class Buffer(ABC):
+    """Tensors side by side in one memory, which doubles when it is full."""
+
+    bytes: Tensor  # the memory, as far as it is mapped here
+    used: int
+
+    @abstractmethod
+    def grow(self) -> None:
+        """See that there is room for what is used."""
+
+    def clear(self) -> None:
+        """Forget what lies here: the next tensor is laid over it."""
+        self.used = 0
+
+    def put(self, t: Tensor) -> Slot:
+        """Lay a copy of a tensor here."""
+        slot = self.room(t.shape, t.dtype)
+        self.see(slot).copy_(t.detach())
+        return slot
+
+    def put_rows(self, rows: Sequence[Tensor]) -> Slot:
+        """Copies of several tensors of one shape, as one."""
+        slot = self.room((len(rows), *rows[0].shape), rows[0].dtype)
+        torch.stack([t.detach() for t in rows], out=self.see(slot))
+        return slot
+
+    def room(self, shape: Sequence[int], dtype: torch.dtype) -> Slot:
+        """A free slot."""
+        slot = Slot(-(-self.used // LINE) * LINE, tuple(shape), dtype)
+        self.used = slot.stop
+        self.grow()
+        return slot
+
+    def see(self, slot: Slot) -> Tensor:
+        """The tensor in a slot, in place: valid until the buffer is cleared."""
+        return self.bytes[slot.start : slot.stop].view(slot.dtype).view(slot.shape)
+
+    def put_all(self, tensors: Mapping[str, Tensor]) -> dict[str, Slot]:
+        """Several tensors, by name."""
+        return {name: self.put(t) for name, t in tensors.items()}
+
+    def see_all(self, slots: Mapping[str, Slot]) -> dict[str, Tensor]:
+        """Several tensors, by name."""
+        return {name: self.see(slot) for name, slot in slots.items()}
+
+
+class SharedBuffer(Buffer):
+    """A buffer in memory that this process shares with those it starts.
 
     The memory has no name in any file system: nothing is left of it once the last process that
     has it is gone, however it went.
 
-    >>> shelf = Shelf()
-    >>> spot = shelf.put(torch.arange(3))
-    >>> shelf.see(spot)
+    >>> buffer = SharedBuffer()
+    >>> slot = buffer.put(torch.arange(3))
+    >>> buffer.see(slot)
     tensor([0, 1, 2])
     """
 
@@ -54,29 +101,6 @@ class Shelf:
     def __reduce__(self) -> tuple[Any, ...]:
         return received, (DupFd(self.fd),)  # the same memory, in a process about to start
 
-    def clear(self) -> None:
-        """Forget what lies here: the next tensor is laid over it."""
-        self.used = 0
-
-    def put(self, t: Tensor) -> Slot:
-        """Lay a copy of a tensor here; the shelf doubles when it is full."""
-        spot = self.room(t.shape, t.dtype)
-        self.see(spot).copy_(t.detach())
-        return spot
-
-    def put_rows(self, rows: Sequence[Tensor]) -> Slot:
-        """Copies of several tensors of one shape, as one."""
-        spot = self.room((len(rows), *rows[0].shape), rows[0].dtype)
-        torch.stack([t.detach() for t in rows], out=self.see(spot))
-        return spot
-
-    def room(self, shape: Sequence[int], dtype: torch.dtype) -> Slot:
-        """A free spot."""
-        spot = Slot(-(-self.used // LINE) * LINE, tuple(shape), dtype)
-        self.used = spot.stop
-        self.grow()
-        return spot
-
     def grow(self) -> None:
         """See that there is room for what is used."""
         size = os.fstat(self.fd).st_size
@@ -86,29 +110,21 @@ class Shelf:
             if hasattr(os, "posix_fallocate"):  # too little memory is an error here, not a signal
                 os.posix_fallocate(self.fd, 0, size)
 
-    def see(self, spot: Slot) -> Tensor:
-        """The tensor at a spot, in place: valid until the shelf is cleared."""
-        if spot.stop > len(self.bytes):  # it has grown, here or in another process
+    def see(self, slot: Slot) -> Tensor:
+        """The tensor in a slot, in place: valid until the buffer is cleared."""
+        if slot.stop > len(self.bytes):  # it has grown, here or in another process
             self.bytes = torch.frombuffer(
                 mmap.mmap(self.fd, os.fstat(self.fd).st_size), dtype=torch.uint8
             )
-        return self.bytes[spot.start : spot.stop].view(spot.dtype).view(spot.shape)
-
-    def put_all(self, tensors: Mapping[str, Tensor]) -> dict[str, Slot]:
-        """Several tensors, by name."""
-        return {name: self.put(t) for name, t in tensors.items()}
-
-    def see_all(self, spots: Mapping[str, Slot]) -> dict[str, Tensor]:
-        """Several tensors, by name."""
-        return {name: self.see(spot) for name, spot in spots.items()}
+        return super().see(slot)
 
 
-class LocalBuffer(Shelf):
-    """A shelf in the memory of this process alone: what lies on it travels as one array.
+class LocalBuffer(Buffer):
+    """A buffer in the memory of this process alone: what lies in it travels as one array.
 
-    >>> tray = LocalBuffer()
-    >>> spot = tray.put(torch.arange(3))
-    >>> LocalBuffer(tray.array()).see(spot)
+    >>> buffer = LocalBuffer()
+    >>> slot = buffer.put(torch.arange(3))
+    >>> LocalBuffer(buffer.array()).see(slot)
     tensor([0, 1, 2])
     """
 
@@ -144,6 +160,6 @@ def nameless() -> int:
         return os.dup(file.fileno())
 
 
-def received(fd: Any) -> Shelf:
-    """The shelf of the process that started this one."""
-    return Shelf(fd.detach())
+def received(fd: Any) -> SharedBuffer:
+    """The buffer of the process that started this one."""
+    return SharedBuffer(fd.detach())

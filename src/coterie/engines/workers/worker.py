@@ -17,10 +17,9 @@ from torch import Tensor
 
 from coterie.core.errors import CoterieError
 from coterie.core.types import Reply, State, Task
-from coterie.engines.serial import Question, Serial
-from coterie.engines.workers.shared_memory import Shelf, Slot
+from coterie.engines.question import Portion, PortionedBackend, Question, Setting
+from coterie.engines.workers.shared_memory import Buffer, SharedBuffer, Slot
 
-Portion = list[int]  # places of a cohort that are worked on at once
 DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux's prctl
 # M_MMAP_THRESHOLD and M_TRIM_THRESHOLD of glibc's mallopt, in bytes. Activations of some MB would
 # go back to the system after every step, and come again page by page: a sixth of the time.
@@ -29,47 +28,56 @@ KEEPS = {-3: 2**25, -1: 2**27}
 
 @dataclass(frozen=True)
 class PackedQuestion:
-    """A question on its way to the workers: its tensors lie on a shelf."""
+    """A question on its way to the workers: its tensors lie in a buffer that they can read."""
 
     round: int
     purpose: str
     call: int
     task: Task
     cohort: Slot
+    sizes: Slot
     models: Slot
     assign: Slot
     send: dict[str, Slot]
     memories: dict[int, dict[str, Slot]]  # of the cohort
 
     @classmethod
-    def of(cls, question: Question, engine: Serial, shelf: Shelf) -> PackedQuestion:
+    def of(cls, question: Question, buffer: Buffer) -> PackedQuestion:
         """Lay down what the cohort will need, and nothing else."""
-        shelf.clear()
+        buffer.clear()
         models, assign = needed(question)
         return cls(
-            engine.round,
-            engine.purpose,
+            question.round,
+            question.purpose,
             question.call,
             question.task,
-            shelf.put(question.cohort),
-            shelf.put(models),
-            shelf.put(assign),
-            shelf.put_all(question.send),
+            buffer.put(question.cohort),
+            buffer.put(question.sizes),
+            buffer.put(models),
+            buffer.put(assign),
+            buffer.put_all(question.send),
             {
-                i: shelf.put_all(engine.memory[i])
+                i: buffer.put_all(question.memories[i])
                 for i in question.cohort.tolist()
-                if i in engine.memory
+                if i in question.memories
             },
         )
 
-    def open(self, engine: Serial, shelf: Shelf) -> tuple[Serial, Question]:
-        """The question, and the engine as it stands in that round."""
-        engine.restore({i: shelf.see_all(spots) for i, spots in self.memories.items()})
-        state = State(shelf.see(self.models), shelf.see(self.assign), self.round)
-        question = Question(
-            shelf.see(self.cohort), self.task, state, shelf.see_all(self.send), self.call
+    def open(self, setting: Setting, buffer: Buffer) -> Question:
+        """The question as it was asked, over the clients that this worker has."""
+        return Question(
+            setting,
+            setting.clients(self.round),
+            self.round,
+            self.purpose,
+            self.call,
+            buffer.see(self.cohort),
+            buffer.see(self.sizes),
+            self.task,
+            State(buffer.see(self.models), buffer.see(self.assign), self.round),
+            buffer.see_all(self.send),
+            {i: buffer.see_all(slots) for i, slots in self.memories.items()},
         )
-        return engine.at(self.round, self.purpose), question
 
 
 def needed(question: Question) -> tuple[Tensor, Tensor]:
@@ -86,32 +94,32 @@ def needed(question: Question) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class Answers:
-    """The replies of a portion, one below the other, on the shelf of the worker that gave them."""
+    """The replies of a portion, one below the other, in the buffer of the worker that gave them."""
 
     value: Slot
     extra: dict[str, Slot]
     keep: list[dict[str, Slot]]
 
     @classmethod
-    def of(cls, replies: Sequence[Reply], shelf: Shelf) -> Answers:
+    def of(cls, replies: Sequence[Reply], buffer: Buffer) -> Answers:
         """Lay them down."""
         extra = {
-            name: shelf.put_rows([r.extra[name] for r in replies]) for name in replies[0].extra
+            name: buffer.put_rows([r.extra[name] for r in replies]) for name in replies[0].extra
         }
-        value = shelf.put_rows([r.value for r in replies])
-        return cls(value, extra, [shelf.put_all(r.keep) for r in replies])
+        value = buffer.put_rows([r.value for r in replies])
+        return cls(value, extra, [buffer.put_all(r.keep) for r in replies])
 
-    def open(self, shelf: Shelf) -> list[Reply]:
-        """Copy them: the shelf will be used again. What is kept is kept client by client."""
-        extra = {name: t.clone() for name, t in shelf.see_all(self.extra).items()}
+    def open(self, buffer: Buffer) -> list[Reply]:
+        """Copy them: the buffer will be used again. What is kept is kept client by client."""
+        extra = {name: t.clone() for name, t in buffer.see_all(self.extra).items()}
         return [
             Reply(
                 value,
                 {name: rows[j] for name, rows in extra.items()},
-                {name: t.clone() for name, t in shelf.see_all(spots).items()},
+                {name: t.clone() for name, t in buffer.see_all(slots).items()},
             )
-            for j, (value, spots) in enumerate(
-                zip(shelf.see(self.value).clone(), self.keep, strict=True)
+            for j, (value, slots) in enumerate(
+                zip(buffer.see(self.value).clone(), self.keep, strict=True)
             )
         ]
 
@@ -148,48 +156,51 @@ class Failure:
 Outcome = Answers | Failure  # of one portion
 
 
-def opened(outcomes: Sequence[Outcome], shelf: Shelf) -> list[list[Reply] | Failure]:
+def opened(outcomes: Sequence[Outcome], buffer: Buffer) -> list[list[Reply] | Failure]:
     """What came of some portions, as it is told here."""
     return [
-        outcome if isinstance(outcome, Failure) else outcome.open(shelf) for outcome in outcomes
+        outcome if isinstance(outcome, Failure) else outcome.open(buffer) for outcome in outcomes
     ]
 
 
 def work(
-    engine: Serial,
-    line: Connection,
-    inbox: Shelf,
-    outbox: Shelf,
+    inner: PortionedBackend,
+    setting: Setting,
+    pipe: Connection,
+    inbox: SharedBuffer,
+    outbox: SharedBuffer,
     parent: int,
     others: Sequence[Connection] = (),
 ) -> None:
-    """Answer what is asked until nobody asks any more: the life of a worker."""
-    settle(parent)
+    """Answer what is asked until nobody asks any more: the life of a worker process."""
+    become_worker(parent)
     for other in others:  # inherited, and no business of this process: their ends must be seen
         other.close()
-    view, question = engine, None
+    question: Question | None = None
     while True:
         try:
-            message = line.recv()
-        except (EOFError, OSError):  # the parent closed the line, or is gone
+            message = pipe.recv()
+        except (EOFError, OSError):  # the parent closed the pipe, or is gone
             return
         if isinstance(message, PackedQuestion):
-            view, question = message.open(engine, inbox)
+            question = message.open(setting, inbox)
             continue
         assert question is not None
         outbox.clear()
-        line.send([outcome(view, question, portion, outbox) for portion in message])
+        pipe.send([outcome(inner, question, portion, outbox) for portion in message])
 
 
-def outcome(view: Serial, question: Question, portion: Portion, outbox: Shelf) -> Outcome:
+def outcome(
+    inner: PortionedBackend, question: Question, portion: Portion, outbox: Buffer
+) -> Outcome:
     """The answers of a portion, or what went wrong with it."""
     try:
-        return Answers.of(view.answer(question, portion), outbox)
+        return Answers.of(inner.answer(question, portion), outbox)
     except Exception as error:
         return Failure.of(error)
 
 
-def settle(parent: int) -> None:
+def become_worker(parent: int) -> None:
     """Make this process a worker: one thread, deaf to Ctrl-C, and gone when its parent is."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

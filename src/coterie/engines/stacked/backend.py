@@ -1,9 +1,9 @@
-"""The stacked engine: clients side by side in one set of operations, in this process."""
+"""The stacked backend: clients side by side in one set of operations, in this process."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import torch
@@ -11,106 +11,107 @@ from torch import Tensor
 
 from coterie.core.client import Client
 from coterie.core.layout import Layout
-from coterie.core.types import Reply, Task
-from coterie.engines.serial import Question, Serial
+from coterie.core.types import Reply
+from coterie.engines.question import Portion, Question, Refusal, one_by_one, stop_if_diverged
+from coterie.engines.serial import answer_alone, blaming
 from coterie.engines.stacked import shape
 from coterie.engines.stacked.chain import Layer, NotStackableError, chain
 from coterie.engines.stacked.descent import descend
 from coterie.engines.stacked.stack import Stack
-from coterie.tasks.score import Held
-from coterie.tasks.solver import Descent, Solver
+from coterie.tasks.solver import Descent
 from coterie.tasks.steps import Forward, SteppedTask, Stepwise, Work
 
 Together = Callable[[Any], list[Any]]
 TOGETHER = 2048  # test samples that are read in one go
 
 
-class Stacked(Serial):
-    """A federation whose clients train side by side. Within rounding it is `Serial`.
+class Stacked:
+    """Clients train side by side, in one set of operations. Within rounding it is `Serial`.
 
     A network that is no straight line of layers it knows is trained one client after another, as
     `Serial` does it, and `notes` says so.
     """
 
-    def __init__(
-        self, clients: Sequence[Client], layout: Layout, *, workers: int = 1, **how: Any
-    ) -> None:
-        super().__init__(clients, layout, **how)
+    holds_memories = True
+
+    def __init__(self, layout: Layout, samples: Tensor, *, workers: int = 1) -> None:
+        """`samples` are a few of any client, on which the layers are tried out."""
+        self.layout = layout
         self.workers = workers  # how many of it there are, so that each gets its share of a cohort
         self.layers: list[Layer] | None = None
+        self.notes: tuple[str, ...] = ()
         try:
             layers = chain(layout)
-            self.outputs = agree(layers, layout, clients[0].x[:4])
+            self.outputs = agree(layers, layout, samples)
             self.layers = layers
         except NotStackableError as why:
             self.notes = (f"clients train one after another, not stacked: {why}",)
 
-    def portions(self, question: Question) -> list[list[int]]:
+    def answers(self, question: Question) -> Iterator[tuple[int, Reply | Refusal]]:
+        """What each place answers, one stack after another."""
+        return one_by_one(self, question)
+
+    def conclude(
+        self, question: Question, answered: Collection[int], refused: Mapping[int, Refusal]
+    ) -> None:
+        """Stop if nobody sent a finite answer."""
+        stop_if_diverged(question, answered, refused)
+
+    def close(self) -> None:
+        """Nothing was started."""
+
+    def portions(self, question: Question) -> list[Portion]:
         """As many stacks as there are workers, or a multiple; for tests, the clients of a model."""
-        solver, places = solver_of(question.task), range(len(question.cohort))
+        solver, m = question.task.trains, len(question.cohort)
         if not isinstance(question.task, SteppedTask) or (solver and self.layers is None):
-            return super().portions(question)
+            return [[j] for j in range(m)]
         if solver is None:
-            return self.readings(question)
-        sizes = self.sizes[question.cohort]
-        widest = self.width(int(solver.batch or sizes.max())) if len(sizes) else 1
-        order = sizes.argsort(descending=True, stable=True).tolist()
-        rounds = -(-len(places) // (widest * self.workers))
-        count = min(len(places), rounds * self.workers)
+            return readings(question)
+        widest = self.width(question, solver.batch) if m else 1
+        order = question.sizes.argsort(descending=True, stable=True).tolist()
+        rounds = -(-m // (widest * self.workers))
+        count = min(m, rounds * self.workers)
         return [sorted(order[i::count]) for i in range(count)]
 
-    def readings(self, question: Question) -> list[list[int]]:
-        """Clients who hold one model together, a number of test samples at a time."""
-        held = question.state.assign[question.cohort]
-        portions: list[list[int]] = []
-        room, last = 0, -2
-        for j in held.argsort(stable=True).tolist():
-            i, model = int(question.cohort[j]), int(held[j])
-            if model != last or room <= 0:
-                portions.append([])
-                room, last = TOGETHER, model
-            portions[-1].append(j)
-            room -= len(self.population[i].y_test)
-        return portions
-
-    def width(self, batch: int) -> int:
+    def width(self, question: Question, batch: int) -> int:
         """How many clients stand side by side."""
-        sample = tuple(self.population[0].x.shape[1:])
-        return shape.width(self.layers or [], sample, batch, self.layout.size)
+        sample = tuple(question.clients[0].x.shape[1:])
+        largest = int(batch or question.sizes.max())
+        return shape.width(self.layers or [], sample, largest, self.layout.size)
 
     def answer(self, question: Question, places: Sequence[int]) -> list[Reply]:
-        """All of them at once: their courses go on together, from one piece of work to the next."""
+        """All of them at once: their tasks go on together, from one piece of work to the next."""
         task = question.task
         if not isinstance(task, SteppedTask):
-            return super().answer(question, places)
-        clients = [self.client(question, j) for j in places]
-        courses = [
-            task.stepwise(client, *self.payload(question, j), self.layout, self.stream(question, j))
+            return [answer_alone(question, j) for j in places]
+        clients = [question.client(j) for j in places]
+        tasks = [
+            task.stepwise(client, *question.payload(j), self.layout, question.stream(j))
             for client, j in zip(clients, places, strict=True)
         ]
-        return self.walk(courses, clients, task)
+        return self.advance(tasks, clients, question)
 
-    def walk(
-        self, courses: Sequence[Stepwise[Reply]], clients: Sequence[Client], task: Task
+    def advance(
+        self, tasks: Sequence[Stepwise[Reply]], clients: Sequence[Client], question: Question
     ) -> list[Reply]:
-        """Every course to its end, all in step."""
+        """Every client's task to its end, all in step."""
         replies: dict[int, Reply] = {}
-        results: dict[int, Any] = dict.fromkeys(range(len(courses)))
+        results: dict[int, Any] = dict.fromkeys(range(len(tasks)))
         while results:
             wanted: dict[int, Work] = {}
             for c, result in results.items():
-                with self.blaming(clients[c], task):
+                with blaming(clients[c], question):
                     try:
-                        wanted[c] = courses[c].send(result)
+                        wanted[c] = tasks[c].send(result)
                     except StopIteration as end:
                         replies[c] = end.value
-            results = self.work(wanted, clients, task)
-        return [replies[c] for c in range(len(courses))]
+            results = self.work(wanted, clients, question)
+        return [replies[c] for c in range(len(tasks))]
 
     def work(
-        self, wanted: dict[int, Work], clients: Sequence[Client], task: Task
+        self, wanted: dict[int, Work], clients: Sequence[Client], question: Question
     ) -> dict[int, Any]:
-        """What each course wants done: trainings stacked, readings of one model in one go."""
+        """What each task wants done: trainings stacked, readings of one model in one go."""
         done: dict[int, Any] = {}
         for group, together in self.groups(wanted):
             works = [wanted[c] for c in group]
@@ -121,7 +122,7 @@ class Stacked(Serial):
                 for work, draws in zip(works, drawn, strict=False):
                     cast(Descent, work).rng.set_state(draws)
                 for c in group:
-                    with self.blaming(clients[c], task):
+                    with blaming(clients[c], question):
                         done[c] = wanted[c].run_single(self.layout)
         return {c: done[c] for c in wanted}
 
@@ -172,14 +173,19 @@ class Stacked(Serial):
         return [parts[f.x.data_ptr()] for f in forwards]
 
 
-def solver_of(task: Task) -> Solver | None:
-    """The solver a task trains with; None if it only reads."""
-    if isinstance(task, Solver):
-        return task
-    if isinstance(task, Held):
-        return task.score.adapt
-    solver: Solver | None = getattr(task, "solver", None) or getattr(task, "adapt", None)
-    return solver
+def readings(question: Question) -> list[Portion]:
+    """Clients who hold one model together, a number of test samples at a time."""
+    held = question.state.assign[question.cohort]
+    portions: list[Portion] = []
+    room, last = 0, -2
+    for j in held.argsort(stable=True).tolist():
+        i, model = int(question.cohort[j]), int(held[j])
+        if model != last or room <= 0:
+            portions.append([])
+            room, last = TOGETHER, model
+        portions[-1].append(j)
+        room -= len(question.clients[i].y_test)
+    return portions
 
 
 def agree(layers: Sequence[Layer], layout: Layout, x: Tensor) -> int:

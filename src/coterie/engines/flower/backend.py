@@ -1,0 +1,217 @@
+"""The Flower backend: questions as messages to clients on machines of their own."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from flwr.app import Message
+from torch import Tensor
+
+from coterie.core.layout import Layout
+from coterie.core.types import Reply
+from coterie.engines.flower import messages, validate
+from coterie.engines.flower.exchange import Exchange
+from coterie.engines.flower.messages import Asking
+from coterie.engines.flower.retry import AbandonedError
+from coterie.engines.flower.validate import Address, Forms, NotFiniteError, RefusedError
+from coterie.engines.front import Front
+from coterie.engines.question import Question, Refusal
+from coterie.tasks import wire
+
+SPARE = 60.0  # seconds that a message outlives its deadline, so that a late answer is seen
+
+
+@dataclass(frozen=True)
+class Deadlines:
+    """How long is waited, for how many, and how far back a resumed run may go."""
+
+    deadline: float = 600.0  # seconds of one question
+    quorum: float = 0.5  # share of a cohort without which a round is abandoned
+    max_abandoned: int = 3  # rounds in a row
+    checkpoint_every: int = 1
+    keep: int = 2
+
+    def needed(self, asked: int) -> int:
+        """How many of so many must answer; at least one.
+
+        >>> [Deadlines(quorum=q).needed(5) for q in (0.5, 1.0, 0.0)]
+        [3, 5, 1]
+        """
+        return max(1, math.ceil(self.quorum * asked - 1e-9))
+
+    def floor(self, round: int) -> int:
+        """The last round whose memory the oldest checkpoint needs.
+
+        >>> Deadlines().floor(7), Deadlines(checkpoint_every=5).floor(7), Deadlines().floor(0)
+        (5, -1, -1)
+        """
+        every = self.checkpoint_every
+        return max(0, (max(round, 0) // every - (self.keep - 1)) * every) - 1
+
+
+class Flower:
+    """Clients at the far end of an `Exchange`: whoever answers in time and as it must.
+
+    Their data and memories never come here: only their answers do, each looked at before a number
+    of it is used. A round whose quorum does not answer is abandoned.
+    """
+
+    notes = ()
+    holds_memories = False
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        sizes: Tensor,
+        *,
+        experiment: str,
+        setup: Mapping[str, Any],
+        deadlines: Deadlines,
+    ) -> None:
+        self.exchange, self.experiment, self.setup = exchange, experiment, json.dumps(setup)
+        self.sizes = sizes  # the federation's own: who comes later says how many samples it has
+        self.deadlines = deadlines
+        self.void: dict[str, set[int]] = {}  # name -> abandoned rounds it took part in
+
+    def answers(self, question: Question) -> Iterator[tuple[int, Reply | Refusal]]:
+        """Refusals as they came, then the answers that can be used, in the order of the cohort."""
+        places = {question.name(j): j for j in range(len(question.cohort))}
+        layout = question.setting.layout
+        forms, limit = question.task.answer_form(layout), max(1 << 26, 32 * layout.size)
+        usable: dict[int, Reply] = {}
+        refused: dict[int, Refusal] = {}
+
+        def accept(name: str, message: Message) -> bool:
+            j, samples = places[name], self.exchange.clients[name].samples
+            try:
+                address = self.address(question, j)
+                usable[j] = messages.answered(message.content, address, forms, samples, limit)
+            except RefusedError as fault:
+                refused[j] = Refusal(str(fault), finite=not isinstance(fault, NotFiniteError))
+                return False
+            self.sizes[question.cohort[j]] = float(samples)
+            return True
+
+        self.exchange.exchange(
+            {name: self.message_for(question, j) for name, j in places.items()},
+            accept,
+            deadline=self.deadlines.deadline,
+            needed=self.deadlines.needed(len(places)),
+        )
+        odd = validate.odd_ones({j: reply_forms(usable[j]) for j in sorted(usable)})
+        refused |= {j: Refusal(why) for j, why in odd.items()}
+        yield from refused.items()
+        yield from ((j, reply) for j, reply in sorted(usable.items()) if j not in odd)
+
+    def conclude(
+        self, question: Question, answered: Collection[int], refused: Mapping[int, Refusal]
+    ) -> None:
+        """Abandon a round for which too few answered; a test needs but one answer."""
+        asked = question.cohort.tolist()
+        needed = self.deadlines.needed(len(asked)) if question.purpose == "train" else 1
+        if not asked or len(answered) >= needed:
+            return
+        names = question.setting.names
+        for i in asked:
+            self.void.setdefault(names[i], set()).add(question.round)
+        diverged = sum(not refusal.finite for refusal in refused.values())
+        raise AbandonedError(
+            question.round,
+            len(answered),
+            len(asked),
+            needed,
+            [names[i] for i in asked if i not in answered],
+            diverged=0 < diverged == len(asked) - len(answered),
+        )
+
+    def close(self) -> None:
+        """The exchange belongs to whoever opened it."""
+
+    def message_for(self, question: Question, place: int) -> Callable[[int], Message]:
+        """Makes the message for one client, given the node at which it is found."""
+        models, sent = question.payload(place)
+        content = messages.asking(
+            Asking(
+                self.address(question, place),
+                question.setting.seed,
+                wire.encode(question.task),
+                self.setup,
+                models,
+                sent,
+                self.deadlines.floor(question.round),
+                tuple(sorted(self.void.get(question.name(place), set()) - {question.round})),
+            )
+        )
+
+        def message(node: int) -> Message:
+            return Message(
+                content,
+                dst_node_id=node,
+                message_type=messages.TASK[question.purpose],
+                ttl=self.deadlines.deadline + SPARE,
+                group_id=str(question.round),
+            )
+
+        return message
+
+    def address(self, question: Question, place: int) -> Address:
+        """What a question is about, for one client."""
+        return Address(
+            self.experiment,
+            question.purpose,
+            question.round,
+            question.call,
+            question.name(place),
+        )
+
+
+def reply_forms(reply: Reply) -> Forms:
+    """The forms of all that a reply holds."""
+    values = {"update": reply.value, **reply.extra}
+    return {name: validate.form_of(t) for name, t in values.items()}
+
+
+def federation(
+    exchange: Exchange,
+    layout: Layout,
+    names: Sequence[str],
+    *,
+    classes: int,
+    experiment: str,
+    setup: Mapping[str, Any],
+    deadlines: Deadlines | None = None,
+    seed: int = 0,
+    public: Tensor | None = None,
+) -> Front:
+    """The federation of the clients at the far end of an exchange.
+
+    `names` are all who may take part; those who are not there are simply absent.
+    """
+    there = exchange.clients
+    known = [float(client.samples) for client in there.values()]
+    usual = torch.tensor(known or [1.0]).median().item()  # of those who were never there
+    sizes = torch.tensor(
+        [float(there[name].samples) if name in there else usual for name in names],
+        dtype=torch.float64,
+    )
+    return Front(
+        (),
+        layout,
+        classes=classes,
+        seed=seed,
+        sizes=sizes,
+        names=names,
+        public=public,
+        backend=Flower(
+            exchange,
+            sizes,
+            experiment=experiment,
+            setup=setup,
+            deadlines=deadlines or Deadlines(),
+        ),
+    )

@@ -1,0 +1,191 @@
+"""The federation as methods see it: who there is, what was asked, what crossed, who remembers what.
+
+Whoever answers is a `Backend`; nothing else differs between engines.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from collections.abc import Mapping, Sequence
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from coterie.core.client import Client
+from coterie.core.layout import Layout
+from coterie.core.rng import stream
+from coterie.core.types import Asked, Replies, Reply, State, Task
+from coterie.engines.question import Backend, Changing, Question, Refusal, Setting
+from coterie.engines.serial import Serial
+
+ATTEMPT = 1000  # addresses of cohorts that one attempt at a round has for itself
+
+
+class Front:
+    """A federation over a backend. Views made by `at` share its clients, memories and ledger.
+
+    `clients` may be a list or a `Population`; it is empty where the clients' data are elsewhere,
+    and then `names` and `sizes` say who there is.
+    """
+
+    def __init__(
+        self,
+        clients: Sequence[Client],
+        layout: Layout,
+        *,
+        classes: int,
+        seed: int = 0,
+        sizes: Tensor | None = None,
+        names: Sequence[str] | None = None,
+        public: Tensor | None = None,
+        backend: Backend | None = None,
+    ) -> None:
+        self.population, self.layout, self.classes = clients, layout, classes
+        self.seed, self.public = seed, public
+        self.backend: Backend = backend or Serial()
+        self.names = list(names) if names is not None else [c.name for c in clients]
+        self.clients = torch.arange(len(self.names))
+        # Lazy populations know their sizes without making every client's tensors.
+        self.sizes = (
+            torch.tensor([float(len(c)) for c in clients], dtype=torch.float64)
+            if sizes is None
+            else sizes.double()
+        )
+        self.ledger: list[Asked] = []
+        self.memory: dict[int, dict[str, Tensor]] = {}
+        self.round, self.purpose, self.calls, self.draws = -1, "train", 0, 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What a user should know of how clients are reached."""
+        return self.backend.notes
+
+    @property
+    def setting(self) -> Setting:
+        """What all questions have in common."""
+        samples = int(self.sizes.sum())
+        return Setting(self.population, self.names, samples, self.layout, self.seed)
+
+    def at(self, round: int, purpose: str = "train", attempt: int = 0) -> Self:
+        """The same federation as seen in one round; its random addresses start anew.
+
+        Another attempt at a round draws its cohorts at addresses of its own.
+        """
+        view = copy.copy(self)
+        if isinstance(self.population, Changing):
+            view.sizes = self.population.at(round).sizes.double()
+        view.round, view.purpose = round, purpose
+        view.calls, view.draws = 0, attempt * ATTEMPT
+        return view
+
+    def close(self) -> None:
+        """End whatever was started to reach the clients; a further question starts it again."""
+        self.backend.close()
+
+    def memories(self) -> Mapping[int, Mapping[str, Tensor]]:
+        """The private memory of every client that has one here."""
+        return self.memory
+
+    def restore(self, memories: Mapping[int, Mapping[str, Tensor]]) -> None:
+        """Put private memories back, in place, so that every view sees them."""
+        if self.backend.holds_memories:
+            self.memory.clear()
+            self.memory.update({i: dict(m) for i, m in memories.items()})
+
+    def sample(self, fraction: float, among: Tensor | None = None) -> Tensor:
+        """A random cohort of at least one client, in increasing order; nobody among nobody."""
+        pool = self.clients if among is None else among
+        m = min(len(pool), max(1, int(fraction * len(pool) + 0.5)))
+        rng = stream(self.seed, "sample", self.round, self.draws)
+        self.draws += 1
+        return pool[torch.randperm(len(pool), generator=rng)[:m]].sort().values
+
+    def ask(self, cohort: Tensor, task: Task, state: State, **send: Tensor) -> Replies:
+        """Ask each client of the cohort; count every byte; leave out what is refused, by name."""
+        began = time.perf_counter()
+        question = self.question(cohort, task, state, send)
+        question.check()
+        self.calls += 1
+        down = torch.full_like(cohort, question.payload_bytes())
+        ids, up = cohort.tolist(), [0] * len(cohort)
+        got: dict[int, Reply] = {}
+        refused: dict[int, Refusal] = {}
+        for j, answer in self.backend.answers(question):
+            i = ids[j]
+            if isinstance(answer, Refusal):
+                refused[i] = answer
+                continue
+            up[j] = sum(t.nbytes for t in (answer.value, *answer.extra.values()))
+            if self.purpose == "train":
+                if fault := not_finite(answer):
+                    refused[i] = Refusal(fault, finite=False)
+                    continue
+                if answer.keep:
+                    self.memory[i] = {**self.memory.get(i, {}), **answer.keep}
+            got[i] = answer
+        self.ledger.append(
+            Asked(
+                self.round,
+                self.purpose,
+                type(task).__name__,
+                cohort,
+                down,
+                torch.tensor(up, dtype=cohort.dtype),
+                {i: refusal.why for i, refusal in refused.items()},
+                time.perf_counter() - began,
+            )
+        )
+        self.backend.conclude(question, got.keys(), refused)
+        return self.gather(got)
+
+    def question(
+        self, cohort: Tensor, task: Task, state: State, send: Mapping[str, Tensor]
+    ) -> Question:
+        """What a backend is given to answer an `ask`."""
+        setting = self.setting
+        return Question(
+            setting,
+            setting.clients(self.round),
+            self.round,
+            self.purpose,
+            self.calls,
+            cohort,
+            self.sizes[cohort],
+            task,
+            state,
+            send,
+            self.memory,
+        )
+
+    def gather(self, got: Mapping[int, Reply]) -> Replies:
+        """Replies in the order of client ids, whatever order they came in."""
+        order = sorted(got)
+        clients = torch.tensor(order, dtype=torch.long)
+        if not order:
+            return Replies(clients, torch.empty(0, self.layout.size), self.sizes[clients])
+        extra = got[order[0]].extra
+        return Replies(
+            clients,
+            torch.stack([got[i].value for i in order]),
+            self.sizes[clients],
+            {name: torch.stack([got[i].extra[name] for i in order]) for name in extra},
+        )
+
+
+def not_finite(reply: Reply) -> str:
+    """Why a reply cannot be used, or nothing."""
+    for name, t in (("update", reply.value), *reply.extra.items()):
+        if math.isfinite(t.sum()):  # one pass tells; only a sum that overflows is looked at again
+            continue
+        if bad := int((~torch.isfinite(t)).sum()):
+            return f"{bad} of {t.numel()} values of its {name} are not finite"
+    return ""

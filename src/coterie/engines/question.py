@@ -1,0 +1,179 @@
+"""A question on its way to a backend, and the one narrow interface that every backend has."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from coterie.core.client import Client
+from coterie.core.errors import DivergedError
+from coterie.core.layout import Layout
+from coterie.core.rng import stream
+from coterie.core.types import Reply, State, Task
+
+Portion = list[int]  # places of a cohort that are answered together
+
+
+@runtime_checkable
+class Changing(Protocol):
+    """Clients whose data may be others in a later round."""
+
+    def at(self, round: int) -> Any:
+        """The clients of a round."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all questions of a federation have in common."""
+
+    population: Sequence[Client]  # empty where the clients' data are elsewhere
+    names: Sequence[str]  # (n,) of all clients
+    samples: int  # of all clients together, for whoever has to make room for them
+    layout: Layout
+    seed: int
+
+    def clients(self, round: int) -> Sequence[Client]:
+        """The clients as they are in a round."""
+        if isinstance(self.population, Changing):
+            now: Sequence[Client] = self.population.at(round)
+            return now
+        return self.population
+
+
+@dataclass(frozen=True)
+class Question:
+    """One `ask`: what is asked of whom, with what, and all that answering it takes.
+
+    A place is an index into the cohort; replies are told by place.
+    """
+
+    setting: Setting
+    clients: Sequence[Client]  # of all ids, as they are in this round
+    round: int
+    purpose: str
+    call: int  # which `ask` of the round it is
+    cohort: Tensor  # (m,) client ids
+    sizes: Tensor  # (m,) training samples of each
+    task: Task
+    state: State
+    send: Mapping[str, Tensor]  # (m, ...) or (1, ...)
+    memories: Mapping[int, Mapping[str, Tensor]]  # by client id, of those who remember anything
+
+    def check(self) -> None:
+        """Refuse a question that has no meaning, before anybody is asked."""
+        if (self.cohort.diff() <= 0).any():
+            raise ValueError("a cohort must be in increasing order, each client once")
+        if self.task.receives == "own" and (self.state.assign[self.cohort] < 0).any():
+            nobody = int(self.cohort[self.state.assign[self.cohort] < 0][0])
+            raise ValueError(
+                f"client {self.setting.names[nobody]} holds no model yet; "
+                "place it before asking it to train"
+            )
+        for name, rows in self.send.items():
+            if len(rows) not in (1, len(self.cohort)):
+                raise ValueError(f"{name}: {len(rows)} rows sent to {len(self.cohort)} clients")
+
+    def payload(self, place: int) -> tuple[Tensor, dict[str, Tensor]]:
+        """What travels to one client: models, of them the columns asked, and its rows."""
+        task, state = self.task, self.state
+        sent = {name: rows[place if len(rows) > 1 else 0] for name, rows in self.send.items()}
+        if task.receives == "nothing":
+            return torch.empty(0), sent
+        own = state.assign[self.cohort[place]]
+        models = state.models if task.receives == "all" else state.models[own]
+        return models[..., self.setting.layout.columns(task.download)], sent
+
+    def payload_bytes(self) -> int:
+        """The bytes of what travels to each client: the same for all, for the shapes are."""
+        if not len(self.cohort):
+            return 0
+        models, sent = self.payload(0)
+        return sum(t.nbytes for t in (models, *sent.values()))
+
+    def name(self, place: int) -> str:
+        """The name of the client at a place."""
+        return self.setting.names[int(self.cohort[place])]
+
+    def client(self, place: int) -> Client:
+        """The client at a place, with its private memory."""
+        i = int(self.cohort[place])
+        client = self.clients[i]
+        return replace(client, memory=self.memories[i]) if i in self.memories else client
+
+    def stream(self, place: int) -> torch.Generator:
+        """The random numbers of the client at a place: by its name, wherever it is reached."""
+        return stream(self.setting.seed, self.purpose, self.round, self.call, self.name(place))
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """An answer that came and is not used, and why."""
+
+    why: str
+    finite: bool = True  # False: its numbers are not finite, as when training diverges
+
+
+class Backend(Protocol):
+    """Whoever answers questions. What was asked, what crossed and who remembers is the front's."""
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What a user should know of how the clients are reached."""
+
+    @property
+    def holds_memories(self) -> bool:
+        """Whether private memories come back in `Reply.keep`, to be kept here between questions;
+        False where clients are on machines of their own, which keep them."""
+
+    def answers(self, question: Question) -> Iterator[tuple[int, Reply | Refusal]]:
+        """What each place answers, in any order; who does not answer is left out."""
+
+    def conclude(
+        self, question: Question, answered: Collection[int], refused: Mapping[int, Refusal]
+    ) -> None:
+        """Raise if those ids whose answers can be used are too few to go on with."""
+
+    def close(self) -> None:
+        """End whatever was started to answer; a further question starts it again."""
+
+
+class PortionedBackend(Backend, Protocol):
+    """A backend that answers in this process, one portion of a cohort at a time.
+
+    Portions do not depend on each other, so worker processes can share them out.
+    """
+
+    def portions(self, question: Question) -> list[Portion]:
+        """The places of the cohort, divided into what is answered together."""
+
+    def answer(self, question: Question, places: Sequence[int]) -> list[Reply]:
+        """The answers of one portion, in the order of its places."""
+
+
+def one_by_one(
+    backend: PortionedBackend, question: Question
+) -> Iterator[tuple[int, Reply | Refusal]]:
+    """The answers of all portions, one portion after another."""
+    for places in backend.portions(question):
+        yield from zip(places, backend.answer(question, places), strict=True)
+
+
+def stop_if_diverged(
+    question: Question, answered: Collection[int], refused: Mapping[int, Refusal]
+) -> None:
+    """Raise if nobody sent a finite answer: there is nothing left to go on with."""
+    if answered or not refused:
+        return
+    first, fault = next(iter(refused.items()))
+    raise DivergedError(
+        f"all {len(refused)} clients sent updates that are not finite "
+        f"in round {question.round + 1}",
+        code="R014",
+        where=f"client {question.setting.names[first]}: {fault.why}",
+        why=f"the learning rate is probably too high for this model ({question.task})",
+        fix="train.lr a tenth of what it is; the last whole round is still saved",
+    )

@@ -1,0 +1,245 @@
+"""The backend of workers: who answers what, and what happens when a worker dies."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import weakref
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Generic, Protocol, TypeVar
+
+import torch
+
+from coterie.core.errors import ClientError
+from coterie.core.types import Reply
+from coterie.engines.question import Portion, PortionedBackend, Question, Refusal, Setting
+from coterie.engines.workers.worker import Failure
+
+LOADED = ctypes.CDLL(None) if sys.platform == "linux" else None  # PyTorch's OpenMP is in it
+SOFTLY = 1  # OpenMP's omp_pause_soft
+DEATHS = 3  # of workers, on one portion, before it is given up
+
+
+class Worker(Protocol):
+    """One worker, as seen from here."""
+
+    busy: Sequence[Portion]  # what it is at
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can be given work, as far as is known."""
+
+    @property
+    def exit_reason(self) -> str:
+        """How it ended, if it is dead."""
+
+    def give(self, packed: Any, portions: list[Portion]) -> None:
+        """Hand it some portions of a packed question; of a dead one, `answer` will tell."""
+
+    def answer(self) -> list[list[Reply] | Failure] | None:
+        """What came of these portions; nothing if it died over them."""
+
+    def stop(self, seconds: float = 0) -> None:
+        """End it: by itself within so many seconds, or else by force."""
+
+
+W = TypeVar("W", bound=Worker)
+
+
+class Cluster(Protocol[W]):
+    """Where workers come from, and how questions reach them."""
+
+    @property
+    def size(self) -> int:
+        """How many workers there shall be."""
+
+    def prepare(self, inner: PortionedBackend, setting: Setting, workers: list[W]) -> None:
+        """Get ready to start workers; take those off the list who can be of no more use."""
+
+    def hire(self, inner: PortionedBackend, setting: Setting, beside: Sequence[W]) -> W:
+        """A new worker with a backend of its own, beside those who are there."""
+
+    def pack(self, question: Question) -> Any:
+        """A question, laid out so that all workers can have it."""
+
+    def ready(self, busy: Sequence[W]) -> Sequence[W]:
+        """Those of them who have something to say, as soon as there is one."""
+
+    def close(self) -> None:
+        """End what was begun by `prepare`."""
+
+
+class Workers(Generic[W]):
+    """Questions are answered by workers, each with a copy of the `inner` backend.
+
+    Each worker computes on one thread, so the answers are, to the bit, those of the inner backend
+    on one thread, whoever gives them and when.
+
+    Workers have the clients as they were at the first question, and start with it: call `start`
+    before there are threads. They end with `close`, with the last view of the federation, or with
+    this process, even if it is killed.
+    """
+
+    holds_memories = True
+
+    def __init__(self, inner: PortionedBackend, cluster: Cluster[W]) -> None:
+        self.inner, self.cluster = inner, cluster
+        self.workers: list[W] = []
+        weakref.finalize(self, stop_all, self.workers, os.getpid())
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What the inner backend has to say of the clients."""
+        return self.inner.notes
+
+    def answers(self, question: Question) -> Iterator[tuple[int, Reply | Refusal]]:
+        """What each place answers, in the order of the cohort, whatever order they came in."""
+        portions = self.inner.portions(question)
+        if not portions:
+            return
+        samples: list[float] = question.sizes.tolist()
+
+        def weight(portion: Portion) -> float:
+            return sum(samples[j] for j in portion)
+
+        for j, answer in sorted(self.answers_by_place(question, portions, weight).items()):
+            if isinstance(answer, Failure):
+                raise answer.error()
+            yield j, answer
+
+    def conclude(
+        self, question: Question, answered: Collection[int], refused: Mapping[int, Refusal]
+    ) -> None:
+        """As the inner backend decides."""
+        self.inner.conclude(question, answered, refused)
+
+    def start(self, setting: Setting) -> None:
+        """See that all workers are there: now, instead of with the first question."""
+        self.cluster.prepare(self.inner, setting, self.workers)
+        for place in range(self.cluster.size):
+            if place == len(self.workers):
+                self.workers.append(self.cluster.hire(self.inner, setting, self.workers))
+            elif not self.workers[place].alive:
+                self.replace(self.workers[place], setting)
+
+    def replace(self, worker: W, setting: Setting) -> None:
+        """Put a new worker in the place of a dead one."""
+        worker.stop()
+        new = self.cluster.hire(self.inner, setting, self.workers)
+        self.workers[self.workers.index(worker)] = new
+
+    def close(self) -> None:
+        """End all workers; another question would start new ones."""
+        stop_all(self.workers, os.getpid(), seconds=1)
+        self.cluster.close()
+
+    def answers_by_place(
+        self, question: Question, portions: Sequence[Portion], weight: Callable[[Portion], float]
+    ) -> dict[int, Reply | Failure]:
+        """The answer of each place; a portion that failed tells it at its first place."""
+        try:
+            if not self.workers:
+                for i in question.cohort.tolist():
+                    question.clients[i]  # made here once, it is shared by all who start now
+            self.start(question.setting)
+            queue = sorted(portions, key=weight, reverse=True)
+            with one_thread():
+                return self.share_out(question, queue, weight)
+        except BaseException:  # nobody will wait for what they are at
+            stop_all(self.workers, os.getpid())
+            raise
+
+    def share_out(
+        self, question: Question, queue: list[Portion], weight: Callable[[Portion], float]
+    ) -> dict[int, Reply | Failure]:
+        """Hand out the queue, take in the answers, and redo what a worker died over."""
+        packed = self.cluster.pack(question)
+        found: dict[int, Reply | Failure] = {}
+        deaths: Counter[int] = Counter()  # by the first place of a portion
+        again: list[Portion] = []
+        while True:
+            for worker in self.workers:
+                if not worker.busy and again:
+                    worker.give(packed, [again.pop()])  # alone: the culprit will be seen
+                elif not worker.busy and queue:
+                    worker.give(packed, take(queue, weight, self.cluster.size))
+            busy = [worker for worker in self.workers if worker.busy]
+            if not busy:
+                return found
+            for worker in self.cluster.ready(busy):
+                portions, outcomes = worker.busy, worker.answer()
+                if outcomes is None:
+                    self.replace(worker, question.setting)
+                    deaths.update(portion[0] for portion in portions)
+                    if max(deaths.values()) >= DEATHS:
+                        raise deadly(question, portions[0], worker.exit_reason)
+                    again += portions
+                    continue
+                for portion, outcome in zip(portions, outcomes, strict=True):
+                    if isinstance(outcome, Failure):
+                        found[portion[0]] = outcome
+                        # Who comes later need not be asked; who comes first must fail first.
+                        queue[:] = [p for p in queue if p[0] < portion[0]]
+                    else:
+                        found.update(zip(portion, outcome, strict=True))
+
+
+def take(queue: list[Portion], weight: Callable[[Portion], float], workers: int) -> list[Portion]:
+    """What a free worker is handed from a queue that is sorted by weight, the heaviest first.
+
+    A share of what is left that shrinks with it: few messages at first, and at the end single
+    portions, the lightest last, so that all workers are done at about the same time.
+
+    >>> queue = [[0], [1], [2], [3], [4], [5], [6], [7]]
+    >>> [take(queue, len, workers=2) for _ in range(4)]
+    [[[0], [1]], [[2]], [[3]], [[4]]]
+    """
+    share = sum(map(weight, queue)) / (2 * workers)
+    taken = [queue.pop(0)]
+    load = weight(taken[0])
+    while queue and load + weight(queue[0]) <= share:
+        load += weight(queue[0])
+        taken.append(queue.pop(0))
+    return taken
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """The cores are the workers' for a while; only copies are made here, so no bit changes.
+
+    A thread that has helped to compute spins for some milliseconds, in hope of more work: those of
+    this process are ended, and come again when they are needed.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    if LOADED and hasattr(LOADED, "omp_pause_resource_all"):
+        LOADED.omp_pause_resource_all(SOFTLY)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def stop_all(workers: list[W], owner: int, seconds: float = 0) -> None:
+    """End workers; not in a process that only inherited them."""
+    if os.getpid() != owner:
+        return
+    while workers:
+        workers.pop().stop(seconds)
+
+
+def deadly(question: Question, portion: Portion, exit_reason: str) -> ClientError:
+    """The error about a portion that no worker survives."""
+    names = [question.name(j) for j in portion]
+    who = f"client {names[0]}" if len(names) == 1 else f"clients {', '.join(names)}"
+    return ClientError(
+        f"{DEATHS} worker processes died on {who}",
+        code="U002",
+        where=f"round {question.round + 1}, {type(question.task).__name__}; "
+        f"the last one: {exit_reason}",
+        why="SIGKILL most often means that memory ran out; SIGSEGV, a fault in native code",
+        fix="fewer workers or smaller batches; engine serial shows what happens in one process",
+    )
