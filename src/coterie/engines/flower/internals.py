@@ -119,7 +119,7 @@ def set_message_id(message: Any, message_id: str) -> None:
     message.metadata.__dict__["_message_id"] = message_id
 
 
-def run_superlink(middleware: type) -> None:
+def run_superlink(middleware: Any) -> None:
     """Flower's SuperLink, with every request passed through a middleware of ours."""
     from flwr.superlink import main
     from flwr.superlink.cli.flower_superlink import flower_superlink
