@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from coterie.cli.main import call
+from coterie.cli.report import insight
 from coterie.core.errors import CoterieError
 from coterie.methods.cflgt import CFLGT
 from coterie.methods.fedavg import FedAvg, FedAvgFT
@@ -22,9 +23,8 @@ from coterie.report import read
 from coterie.report.blocks import BLOCKS
 from coterie.report.charts import CHARTS, Absent, chart
 from coterie.report.charts.style import PALETTE, colour
-from coterie.report.insight import look, look_at
-from coterie.report.page import embedded, run_page
-from coterie.report.reading import RunData
+from coterie.report.page import embedded, look, run_page
+from coterie.report.run_data import RunData
 from coterie.report.verdict import warnings
 from coterie.runs.history import from_csv
 from tests import reported
@@ -129,7 +129,7 @@ def test_a_run_on_other_data_is_no_reference(folders: Path, tmp_path: Path) -> N
 
 def test_the_diagonal_of_the_cross_evaluation_is_the_clusters_own_accuracy() -> None:
     result = reported.trained(METHODS["fedclust"])
-    run = look_at(result)
+    run = result.run_data()
     assert run.insight
     assert run.insight.cross is not None
     own = [run.final[run.assign[-1] == c].mean() for c in run.clusters]
@@ -244,7 +244,7 @@ def test_json_cannot_end_its_script() -> None:
 
 
 def test_a_run_from_python_says_what_its_folder_lacks(folders: Path) -> None:
-    run = look(folders / "fedclust")
+    run = look(folders / "fedclust", insight)
     assert run.insight is None
     assert "started from Python" in run_page(run)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from coterie.report.charts.learning import cluster_means
 from coterie.report.charts.style import QUIET, Absent, colour, figure, plain
-from coterie.report.reading import RunData
+from coterie.report.run_data import RunData
 
 
 def curve(run: RunData, client: int) -> Any:

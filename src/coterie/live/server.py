@@ -13,8 +13,8 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from coterie.live.follow import Tail
-from coterie.live.states import state
 from coterie.live.views import Views
+from coterie.runs.reading import run_state
 
 POLL = 0.25  # seconds between two looks at the events
 QUIET = 10.0  # seconds after which a comment keeps a silent connection open
@@ -169,7 +169,7 @@ class Request(BaseHTTPRequestHandler):
                     message.append("event: again\ndata: \n\n")
                     tail.again = False
                 message.append(f"id: {line.end}\nevent: log\ndata: {line.text}\n\n")
-            now = json.dumps(state(self.server.folder))
+            now = json.dumps({"state": run_state(self.server.folder)})
             if now != told:
                 message.append(f"event: state\ndata: {now}\n\n")
             if not message and time.monotonic() - heard > QUIET:

@@ -11,7 +11,7 @@ import numpy as np
 from coterie.core.units import percent, size
 from coterie.methods import METHODS, Entry
 from coterie.report.charts.gains import references
-from coterie.report.reading import RunData
+from coterie.report.run_data import RunData
 
 ROWS = 2_000  # of the table of clients
 
@@ -23,7 +23,7 @@ class Cell(NamedTuple):
     value: float | None = None
 
 
-class Table(NamedTuple):
+class SortableTable(NamedTuple):
     """A table that sorts on a click."""
 
     title: str
@@ -32,7 +32,7 @@ class Table(NamedTuple):
     note: str = ""
 
 
-def people(run: RunData) -> Table:
+def people(run: RunData) -> SortableTable:
     """Every client: cluster, group, accuracy, gain, samples, bytes."""
     known = references(run)
     name, before = list(known.items())[-1] if known else ("", np.full(run.n, np.nan))
@@ -56,13 +56,13 @@ def people(run: RunData) -> Table:
         row += [Cell(size(v), v) for v in (float(up[i]), float(down[i]))]
         rows.append(tuple(row))
     note = f"The {ROWS:,} worst of {run.n:,} clients." if run.n > ROWS else ""
-    return Table("Clients", tuple(head), tuple(rows), note)
+    return SortableTable("Clients", tuple(head), tuple(rows), note)
 
 
-def asked(run: RunData) -> Table | None:
+def asked(run: RunData) -> SortableTable | None:
     """What clients were asked over the whole run, task by task."""
     sums: dict[str, dict[str, float]] = {}
-    for event in {e["round"]: e for e in run.happened("round")}.values():
+    for event in run.round_events.values():
         for task, cost in event.get("asked", {}).items():
             row = sums.setdefault(task, dict.fromkeys(cost, 0.0) | {"rounds": 0})
             row["rounds"] += 1
@@ -80,7 +80,7 @@ def asked(run: RunData) -> Table | None:
         for task, s in sums.items()
     )
     head = ("task", "rounds", "answers asked for", "down", "up", "up, each answer")
-    return Table("What clients were asked", head, rows) if rows else None
+    return SortableTable("What clients were asked", head, rows) if rows else None
 
 
 def number(value: float, shown: str) -> Cell:

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import html
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from coterie.core.errors import ConfigError
 from coterie.report import verdict
 from coterie.report.charts import CHARTS, Absent, chart
-from coterie.report.insight import look_at
-from coterie.report.reading import of_result
-
-if TYPE_CHECKING:
-    from coterie.studies.result import Result
+from coterie.report.run_data import Reportable
 
 NEED_DATA = ("labels", "cross", "trajectories", "gains", "fairness")  # or runs beside this one
 
 
-def draw(result: Result, name: str) -> Any:
+def draw(result: Reportable, name: str) -> Any:
     """One chart of a result."""
     if name not in CHARTS:
         near = get_close_matches(name, CHARTS, n=1)
@@ -27,7 +23,7 @@ def draw(result: Result, name: str) -> Any:
             code="C019",
             fix=f"a similar one exists: {near[0]}" if near else f"one of {', '.join(CHARTS)}",
         )
-    run = look_at(result) if name in NEED_DATA else of_result(result)
+    run = result.run_data(insight=name in NEED_DATA)
     try:
         return chart(name)(run)
     except Absent as why:
@@ -36,9 +32,9 @@ def draw(result: Result, name: str) -> Any:
         ) from why
 
 
-def card(result: Result) -> str:
+def card(result: Reportable) -> str:
     """The verdict as a piece of HTML."""
-    run = of_result(result)
+    run = result.run_data(insight=False)
     cells = "".join(
         f"<td style='text-align:left;padding:4px 18px 4px 0'><small>{html.escape(t.label)}</small>"
         f"<br><b style='font-size:1.3em'>{html.escape(t.value)}</b>"

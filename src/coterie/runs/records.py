@@ -30,7 +30,7 @@ from coterie.runs import checkpoint, history
 from coterie.runs.history import History, Row
 
 
-class Table:
+class CsvFile:
     """A CSV file that only grows and can say where it stands: a resume goes back there."""
 
     def __init__(self, path: Path, header: str) -> None:
@@ -51,20 +51,26 @@ class Table:
         return {"bytes": self.size, "sha256": self.digest.hexdigest()}
 
     @classmethod
-    def back_to(cls, path: Path, mark: Mapping[str, Any]) -> Table:
-        """The table as it stood at a mark: whatever a crash left behind it is cut off."""
-        table = cls.__new__(cls)
-        data = path.read_bytes()[: mark["bytes"]] if path.exists() else b""
-        table.path, table.size, table.digest = path, len(data), hashlib.sha256(data)
-        if table.size != mark["bytes"] or table.digest.hexdigest() != mark["sha256"]:
-            raise CheckpointError(
-                f"{path} was changed since its round was saved",
-                code="K004",
-                why=f"its first {mark['bytes']:,} bytes are not the ones the checkpoint knows",
-                fix="put the file back, or start the run again",
-            )
-        storage.truncate_file(path, table.size)
-        return table
+    def back_to(cls, path: Path, mark: Mapping[str, Any]) -> CsvFile:
+        """The file as it stood at a mark: whatever a crash left behind it is cut off."""
+        file = cls.__new__(cls)
+        data = saved_bytes(path, mark)
+        file.path, file.size, file.digest = path, len(data), hashlib.sha256(data)
+        storage.truncate_file(path, file.size)
+        return file
+
+
+def saved_bytes(path: Path, mark: Mapping[str, Any]) -> bytes:
+    """What a file held when `CsvFile.mark` was taken; refused if that was changed since."""
+    data = path.read_bytes()[: mark["bytes"]] if path.exists() else b""
+    if hashlib.sha256(data).hexdigest() != mark["sha256"]:
+        raise CheckpointError(
+            f"{path} was changed since its round was saved",
+            code="K004",
+            why=f"its first {mark['bytes']:,} bytes are not the ones the checkpoint knows",
+            fix="put the file back, or start the run again",
+        )
+    return data
 
 
 def expect_run(path: Path) -> None:
@@ -83,8 +89,8 @@ class RunFolder:
 
     def __init__(self, path: Path, *, keep: int = 2) -> None:
         self.path, self.keep = path, keep
-        self.metrics: Table
-        self.clusters: Table
+        self.metrics: CsvFile
+        self.clusters: CsvFile
         self._lock: IO[str] | None = None
 
     @classmethod
@@ -102,8 +108,8 @@ class RunFolder:
         try:
             run.sweep()
             storage.replace_file(path / "run.toml", settings.encode())
-            run.metrics = Table(path / "metrics.csv", history.HEADER)
-            run.clusters = Table(path / "clusters.csv", "round,client,cluster,group\n")
+            run.metrics = CsvFile(path / "metrics.csv", history.HEADER)
+            run.clusters = CsvFile(path / "clusters.csv", "round,client,cluster,group\n")
         except BaseException:
             run.release()
             raise
@@ -126,8 +132,8 @@ class RunFolder:
         path = self.path
         self.sweep()
         last, faults = checkpoint.latest(path / "checkpoints")
-        self.metrics = Table.back_to(path / "metrics.csv", last.notes["metrics.csv"])
-        self.clusters = Table.back_to(path / "clusters.csv", last.notes["clusters.csv"])
+        self.metrics = CsvFile.back_to(path / "metrics.csv", last.notes["metrics.csv"])
+        self.clusters = CsvFile.back_to(path / "clusters.csv", last.notes["clusters.csv"])
         self.mend_events()
         for fault in faults:
             self.event({"event": "warning", "text": str(fault.what), "used": str(last.path)})

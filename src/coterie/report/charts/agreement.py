@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from coterie.report.charts.style import QUIET, Absent, by_round, figure
-from coterie.report.reading import RunData
+from coterie.report.run_data import RunData
 
 LINES = {
     "ari": ("ARI with the planted groups", "solid"),

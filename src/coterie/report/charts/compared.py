@@ -10,7 +10,7 @@ from coterie.report.charts.fairness import curve
 from coterie.report.charts.style import QUIET, Absent, colour, faded, figure, plain
 
 if TYPE_CHECKING:
-    from coterie.studies.comparison import Comparison
+    from coterie.runs.comparison import Comparison
 
 PAIRS = 28  # of methods in the chart of wins
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from coterie.report.charts.river import planted_colour
 from coterie.report.charts.style import SCALE, Absent, colour, figure, plain
-from coterie.report.reading import Floats, Ints, RunData
+from coterie.report.run_data import RunData
+from coterie.runs.reading import Floats, Ints
 
 STRIP = 0.066  # width of a strip beside the matrix
 CELLS = 200  # on a side: larger matrices are averaged in blocks

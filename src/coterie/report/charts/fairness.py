@@ -8,7 +8,8 @@ import numpy as np
 
 from coterie.report.charts.gains import references
 from coterie.report.charts.style import QUIET, Absent, by_round, colour, figure, plain
-from coterie.report.reading import Floats, RunData
+from coterie.report.run_data import RunData
+from coterie.runs.reading import Floats
 
 CLUSTERS = 10  # with a curve of their own
 

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from coterie.report.charts.style import SCALE, Absent, colour, figure, plain
-from coterie.report.reading import Ints, RunData
+from coterie.report.run_data import RunData
+from coterie.runs.reading import Ints
 
 ROWS = 200  # at most: clients of one cluster are averaged beyond
 

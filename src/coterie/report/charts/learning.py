@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from coterie.report.charts.style import Absent, by_round, colour, figure
-from coterie.report.reading import Floats, RunData
+from coterie.report.run_data import RunData
+from coterie.runs.reading import Floats
 
 LINES = 24  # clusters with a line of their own: the largest ones
 BAND = "rgba(138,147,163,0.22)"

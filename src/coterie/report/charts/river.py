@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from coterie.report.charts.style import Absent, by_round, colour, faded, figure
-from coterie.report.reading import Ints, RunData
+from coterie.report.run_data import RunData
+from coterie.runs.reading import Ints
 
 COLUMNS = 12  # of the river: more rounds are thinned to those in which somebody moved
 SHARE = 0.82  # of the height is filled; the rest lies between the nodes

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from coterie.report.charts.style import Absent, by_round, figure
-from coterie.report.reading import RunData
+from coterie.report.run_data import RunData
 
 SHADES = ("#5b7fa6", "#9a6fb0", "#c98a4b", "#5aa08a", "#b0616f", "#8a93a3")
 TESTS, SERVER = "tests", "server: merge, cluster, record"
@@ -38,8 +38,8 @@ def time(run: RunData) -> Any:
 
 
 def spent_by_round(run: RunData) -> dict[int, Mapping[str, float]]:
-    """Round -> what was done -> seconds; a round that was done twice counts once."""
-    return {int(e["round"]): parts(e) for e in run.happened("round") if "seconds" in e}
+    """Round -> what was done -> seconds."""
+    return {t: parts(e) for t, e in run.round_events.items() if "seconds" in e}
 
 
 def parts(event: Mapping[str, Any]) -> dict[str, float]:

@@ -11,8 +11,8 @@ from coterie import config as configs
 from coterie.config import Config
 from coterie.core import storage
 from coterie.core.errors import CoterieError
+from coterie.runs.comparison import Cell
 from coterie.studies import experiment
-from coterie.studies.comparison.reading import Cell
 from coterie.studies.fit import Listener
 from coterie.studies.result import Result
 

@@ -11,9 +11,9 @@ from typing import Any
 from coterie.config import toml
 from coterie.core import storage
 from coterie.core.errors import CheckpointError, ConfigError
+from coterie.runs.comparison import Comparison, cell_name
 from coterie.runs.records import RunFolder
 from coterie.studies import experiment
-from coterie.studies.comparison.reading import Comparison, cell_name
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coterie.studies.comparison.reading import Cell, Comparison
+from coterie.runs.comparison import Cell, Comparison
 
 if TYPE_CHECKING:
     from coterie.studies.fit import Listener

@@ -13,10 +13,10 @@ from coterie.core import storage
 from coterie.core.errors import ConfigError
 from coterie.core.types import Method
 from coterie.methods import METHODS
+from coterie.runs.comparison import Cell, Comparison
+from coterie.runs.comparison.text import csv
 from coterie.studies.comparison.cells import about, finish, reason, run_cell
 from coterie.studies.comparison.equality import held, same_terms, settle
-from coterie.studies.comparison.reading import Cell, Comparison
-from coterie.studies.comparison.text import csv
 from coterie.studies.fit import Listener, fit
 
 Run = Callable[[Cell, Listener], object]
