@@ -12,6 +12,7 @@ from coterie.core.units import percent, size
 from coterie.methods import METHODS, Entry
 from coterie.report.charts.gains import references
 from coterie.report.run_data import RunData
+from coterie.report.task_words import task_words
 
 ROWS = 2_000  # of the table of clients
 
@@ -64,7 +65,7 @@ def asked(run: RunData) -> SortableTable | None:
     sums: dict[str, dict[str, float]] = {}
     for event in run.round_events.values():
         for task, cost in event.get("asked", {}).items():
-            row = sums.setdefault(task, dict.fromkeys(cost, 0.0) | {"rounds": 0})
+            row = sums.setdefault(task_words(task), dict.fromkeys(cost, 0.0) | {"rounds": 0})
             row["rounds"] += 1
             for key, value in cost.items():
                 row[key] += value
