@@ -26,7 +26,7 @@ from coterie.models import factory
 from coterie.runs import checkpoint
 from coterie.runs.newcomers import Joined, record
 from coterie.runs.reading import RunReader
-from coterie.runs.records import expect_run
+from coterie.runs.records import expect_run, unused
 from coterie.studies.fit import Listener, changes, fit
 from coterie.studies.newcomers import hold_out, join
 from coterie.studies.result import Result, summarise
@@ -206,12 +206,7 @@ def fresh(config: Config) -> Path:
     """A folder that does not exist yet."""
     name = config.method.rsplit(":", 1)[-1].lower()
     date = time.strftime("%Y-%m-%d_%H%M%S")
-    wanted = Path(config.output.dir.format(date=date, method=name, seed=config.seed))
-    path, count = wanted, 1
-    while path.exists():
-        count += 1
-        path = wanted.with_name(f"{wanted.name}-{count}")
-    return path
+    return unused(Path(config.output.dir.format(date=date, method=name, seed=config.seed)))
 
 
 def refuse_changes(then: str, now: str, allowed: Iterable[str]) -> None:

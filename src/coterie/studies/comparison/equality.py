@@ -17,7 +17,7 @@ from coterie.studies import experiment
 
 
 @contextmanager
-def held(folder: Path) -> Iterator[None]:
+def locked(folder: Path) -> Iterator[None]:
     """Keep a second comparison out of the folder."""
     storage.make_folder(folder)
     with RunFolder(folder) as hold:
@@ -25,7 +25,7 @@ def held(folder: Path) -> Iterator[None]:
         yield
 
 
-def settle(folder: Path, asked: Mapping[str, Any]) -> None:
+def record_request(folder: Path, asked: Mapping[str, Any]) -> None:
     """Write down what was asked, or refuse to go on with something else."""
     file, text = folder / "compare.toml", toml.write(asked)
     if not file.exists():
@@ -66,7 +66,7 @@ def differences(then: Mapping[str, Any], now: Mapping[str, Any], methods: list[s
     ]
 
 
-def same_terms(comparison: Comparison) -> None:
+def expect_equal_terms(comparison: Comparison) -> None:
     """Refuse cells of one seed whose clients or initial weights are not the same."""
     for seed in comparison.seeds:
         cells = [c for c in comparison.cells if c.seed == seed and c.done]
