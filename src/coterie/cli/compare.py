@@ -20,8 +20,6 @@ from coterie.core.errors import ConfigError
 if TYPE_CHECKING:
     from coterie.runs.comparison import Comparison
 
-FORMATS = ("text", "md", "csv", "latex", "html")
-
 
 def compare(
     settings: Annotated[
@@ -46,6 +44,7 @@ def compare(
     Every method is run with every seed. The same command with the same --out goes on after a stop.
     """
     from coterie.config.grid import grid, listed
+    from coterie.runs.text_table import FORMATS
 
     if format not in FORMATS:
         what = f"there is no format {format}"

@@ -134,8 +134,7 @@ def summarise(
     """The numbers of a run, each under its own name; never the best round by test accuracy."""
     stage = history.stages[-1]
     series = {stage: history.series("accuracy_mean", stage) for stage in history.stages}
-    rounds = list(series[stage])
-    final = rounds[-1]
+    final = list(series[stage])[-1]
     out: dict[str, Any] = {"round": final, "stage": stage}
     for name, values in series.items():
         trained = [v for t, v in values.items() if t > 0] or list(values.values())
@@ -148,7 +147,9 @@ def summarise(
             "accuracy_top_5": metrics.top_k_mean(trained, 5),
         }
         if target is not None:
-            hit = next((t for t, v in values.items() if t > 0 and v >= target), None)
+            rounds = [t for t in values if t > 0]
+            place = metrics.rounds_to_target([values[t] for t in rounds], target)
+            hit = None if place is None else rounds[place - 1]
             out[name]["target"] = target
             out[name]["rounds_to_target"] = hit
             out[name]["bytes_to_target"] = None if hit is None else spent(history, hit)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from coterie.report.charts.gains import references
-from coterie.report.charts.style import QUIET, Absent, by_round, colour, figure, plain
+from coterie.report.charts.style import QUIET, Absent, add_line, by_round, colour, figure, plain
 from coterie.report.run_data import RunData
 from coterie.runs.reading import Floats
 
@@ -72,13 +72,5 @@ def worst(run: RunData) -> Any:
         yaxis={"title": "accuracy", "tickformat": ".0%", "rangemode": "tozero"},
     )
     for metric, (name, dash, width) in lines.items():
-        series = run.series(metric)
-        drawn.add_scatter(
-            x=series.rounds.tolist(),
-            y=series.values.tolist(),
-            name=name,
-            mode="lines" if len(series.rounds) > 1 else "markers",
-            line={"dash": dash, "width": width},
-            hovertemplate="%{y:.1%}",
-        )
+        add_line(drawn, *run.series(metric), name, hover="%{y:.1%}", dash=dash, width=width)
     return drawn

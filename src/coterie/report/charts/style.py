@@ -69,6 +69,18 @@ def by_round(rounds: Sequence[int] | Any) -> dict[str, Any]:
     return {"title": "round", **({"dtick": 1} if len(rounds) <= 12 else {})}
 
 
+def add_line(drawn: Any, x: Any, y: Any, name: str, *, hover: str, **line: Any) -> None:
+    """A line of numbers by round; a mark where there is one round alone."""
+    drawn.add_scatter(
+        x=x.tolist(),
+        y=y.tolist(),
+        name=name,
+        mode="lines" if len(x) > 1 else "markers",
+        line=line,
+        hovertemplate=hover,
+    )
+
+
 def figure(**layout: Any) -> Any:
     """An empty figure in our layout."""
     import plotly.graph_objects as go
