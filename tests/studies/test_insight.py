@@ -51,7 +51,9 @@ def test_one_model_for_all_is_not_tested_against_itself(monkeypatch: pytest.Monk
 
 def test_private_layers_are_part_of_what_is_tested() -> None:
     """Every client has the shared body and a head of its own: its test is with that head."""
-    result = coterie.fit(FedRep(SOLVER, fraction=1.0), reported.population(), tiny.network(), rounds=2)
+    result = coterie.fit(
+        FedRep(SOLVER, fraction=1.0), reported.population(), tiny.network(), rounds=2
+    )
     halves = replace(result.state, models=result.state.models.repeat(2, 1))
     split = halves.reassign(torch.arange(8), torch.arange(8) // 4)
     found = replace(result, state=split).insight

@@ -55,7 +55,7 @@ class Server(ThreadingHTTPServer):
 
 
 class Request(BaseHTTPRequestHandler):
-    """One request."""
+    """Answers one request: the address is checked first, then a route is chosen."""
 
     server: Server
     server_version, sys_version = "coterie", ""
@@ -70,7 +70,7 @@ class Request(BaseHTTPRequestHandler):
             self.answer(path, asked)
 
     def do_HEAD(self) -> None:
-        """The same without its body."""
+        """Answer a HEAD as a GET, without the body."""
         self.do_GET()
 
     def __getattr__(self, name: str) -> Any:
@@ -127,7 +127,7 @@ class Request(BaseHTTPRequestHandler):
     def reply(
         self, code: int, text: str, kind: str = "text/plain", headers: dict[str, str] | None = None
     ) -> None:
-        """One whole answer."""
+        """Send an answer as a whole: status, headers and text."""
         body = text.encode()
         self.head(code, kind, {"Content-Length": str(len(body)), **(headers or {})})
         if self.command != "HEAD":

@@ -15,7 +15,7 @@ NEED_DATA = ("labels", "cross", "trajectories", "gains", "fairness")  # or runs 
 
 
 def draw(result: Reportable, name: str) -> Any:
-    """One chart of a result."""
+    """A chart of a result by its name, as a Plotly figure."""
     if name not in CHARTS:
         near = get_close_matches(name, CHARTS, n=1)
         raise ConfigError(

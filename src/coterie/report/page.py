@@ -26,7 +26,7 @@ InsightOf = Callable[[Path], Insight | None]
 
 
 class Drawn(NamedTuple):
-    """A chart on the page."""
+    """A chart of the page, drawn: its figure as JSON."""
 
     key: str
     title: str
@@ -105,7 +105,7 @@ def run_page(run: RunData) -> str:
 
 
 def section(run: RunData, block: Block) -> Section:
-    """One block of a run's page."""
+    """A block of the page, filled with what this run has for it."""
     drawn, absent = draw(block, lambda name: chart(name)(run))
     if block.key == "privacy":
         about, table = facts.entry(run), facts.asked(run)

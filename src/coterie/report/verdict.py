@@ -14,7 +14,7 @@ from coterie.runs.statistics import interval
 
 
 class Tile(NamedTuple):
-    """One number of the verdict."""
+    """One of the large numbers at the top of the page, with a word above it and a note below."""
 
     label: str
     value: str

@@ -33,7 +33,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Joined:
-    """How newcomers did."""
+    """How newcomers did who joined a finished run: a row for each, after each epoch."""
 
     rows: tuple[Row, ...]
 
@@ -58,12 +58,12 @@ class Joined:
 
     @property
     def epochs(self) -> int:
-        """How long they adapted."""
+        """For how many epochs each adapted its model at most."""
         return max(r.epochs for r in self.rows)
 
     @property
     def newcomers(self) -> list[str]:
-        """Their names."""
+        """The names of those who joined."""
         return list(dict.fromkeys(r.newcomer for r in self.rows))
 
 

@@ -39,7 +39,7 @@ class CsvFile:
         self.append(header)
 
     def append(self, text: str) -> None:
-        """More lines."""
+        """Write lines at the end of the file."""
         data = text.encode()
         storage.append_file(self.path, data)
         self.digest.update(data)
@@ -179,13 +179,13 @@ class RunFolder:
         self.release()
 
     def release(self) -> None:
-        """Let others in."""
+        """Give the folder free for other processes."""
         if self._lock:
             self._lock.close()
             self._lock = None
 
     def event(self, event: Mapping[str, Any]) -> None:
-        """One line of events.jsonl, with the time."""
+        """Write what happened, and when, as a line of events.jsonl."""
         line = json.dumps({"time": round(time.time(), 3), **event})
         storage.append_file(self.path / "events.jsonl", f"{line}\n".encode())
 
@@ -198,7 +198,7 @@ class RunFolder:
     def record(
         self, state: State, rows: Sequence[Row], names: Sequence[str], truth: Tensor | None
     ) -> None:
-        """The rows of one round, and who holds which model."""
+        """Write what was measured in a round, and who holds which model after it."""
         self.metrics.append(history.to_csv(rows))
         groups = repeat("", len(names)) if truth is None else truth.tolist()
         assign = ["" if a < 0 else a for a in state.assign.tolist()]
@@ -208,7 +208,7 @@ class RunFolder:
     def checkpoint(
         self, state: State, memories: checkpoint.Memories, notes: Mapping[str, Any]
     ) -> None:
-        """The end of a round, so that everything up to it survives."""
+        """Save the end of a round, so that the run can go on from there whatever happens."""
         notes = {
             **notes,
             "metrics.csv": self.metrics.mark(),
@@ -221,7 +221,7 @@ class RunFolder:
         return history.from_csv(self.metrics.path.read_text())
 
     def summary(self, summary: Mapping[str, Any]) -> None:
-        """The numbers at the end."""
+        """Write the numbers at the end of a run as summary.json."""
         storage.replace_file(
             self.path / "summary.json", (json.dumps(summary, indent=1) + "\n").encode()
         )

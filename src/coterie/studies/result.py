@@ -1,4 +1,4 @@
-"""What a run leaves in your hands."""
+"""The result of a run: its models, everything that was measured, and its page and charts."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def span(run: RunData) -> list[float]:
 
 
 def curve(drawn: Any, values: Floats, name: str, **line: Any) -> None:
-    """One distribution, as steps."""
+    """Add the share of clients at or below each accuracy, as a curve of steps."""
     x = np.sort(values[~np.isnan(values)])
     if not len(x):
         return

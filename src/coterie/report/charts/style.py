@@ -47,7 +47,7 @@ def colour(cluster: int) -> str:
 
 
 def faded(cluster: int, share: float = 0.35) -> str:
-    """The same colour, transparent."""
+    """The colour of a cluster, but transparent: this share of it is seen."""
     r, g, b = (int(colour(cluster)[i : i + 2], 16) for i in (1, 3, 5))
     return f"rgba({r},{g},{b},{share})"
 

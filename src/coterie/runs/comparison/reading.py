@@ -160,7 +160,7 @@ class Comparison:
         return [self.row(label) for label in self.methods if self.of(label)]
 
     def row(self, label: str) -> dict[str, Any]:
-        """One method's numbers."""
+        """The numbers of one method, over the seeds that are done."""
         cells = self.of(label)
 
         def over(name: str) -> Interval:

@@ -18,7 +18,7 @@ from coterie.studies import experiment
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep a second comparison out of the folder."""
+    """Hold the folder, so that no second comparison runs in it at the same time."""
     storage.make_folder(folder)
     with RunFolder(folder) as hold:
         hold.hold()
