@@ -14,7 +14,7 @@ import coterie
 from coterie.methods.fedavg import FedAvg
 from coterie.methods.fedclust import FedClust
 from coterie.methods.partial import FedRep
-from coterie.report.page import run_page
+from coterie.report.page import look, run_page
 from coterie.tasks.score import Score
 from tests import reported, tiny
 from tests.reported import SOLVER
@@ -70,8 +70,19 @@ def test_a_page_says_that_the_data_are_elsewhere(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(type(result.population), "label_counts", lambda _: nothing)
     page = run_page(result.run_data())
     assert result.insight is None
-    assert "they are on the clients' own machines" in page.replace("&#39;", "'")
+    assert "every client keeps its data on its own machine" in page
     assert 'data-chart="labels"' not in page
+
+
+def test_the_folder_of_a_federation_is_not_looked_up_in_the_servers_own_data(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "run"
+    reported.trained(FedAvg(SOLVER), folder, rounds=1)
+    (folder / "run.toml").write_text('method = "fedavg"\n[engine]\nname = "flower"\n')
+    page = run_page(look(folder, lambda _: pytest.fail("it was")))
+    assert "every client keeps its data on its own machine" in page
+    assert f"coterie serve {folder}/run.toml" in page
 
 
 def test_a_result_needs_neither_its_table_nor_its_tensors_from_disk(tmp_path: Path) -> None:

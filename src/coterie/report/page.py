@@ -72,7 +72,7 @@ def look(folder: str | Path, insight: InsightOf | None = None) -> RunData:
     if insight is None:
         return run
     try:
-        found = insight(Path(folder))
+        found = None if run.remote else insight(Path(folder))
     except CoterieError as error:
         return replace(run, missing=error.what)
     return with_insight(run, found)

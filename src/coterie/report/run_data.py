@@ -99,6 +99,11 @@ class RunData:
         return tomllib.loads(self.settings)
 
     @property
+    def remote(self) -> bool:
+        """Whether the clients were on machines of their own, where their data stayed."""
+        return bool(self.config.get("engine", {}).get("name") == "flower")
+
+    @property
     def planned(self) -> int:
         """How many rounds were asked for."""
         known = [e["rounds"] for e in self.events if "rounds" in e]
@@ -200,7 +205,7 @@ def spread(found: Sequence[tuple[int, int, float]], rows: int, columns: int) -> 
 
 def with_insight(run: RunData, found: Insight | None) -> RunData:
     """The run with what its clients' data tell; with nothing, why there is nothing."""
-    missing = "" if found else "they are on the clients' own machines"
+    missing = "" if found else "every client keeps its data on its own machine"
     return replace(run, insight=found, missing=missing)
 
 
