@@ -11,8 +11,7 @@ import numpy as np
 import coterie
 from coterie.core.client import Client
 from coterie.data.population import Population
-from coterie.report.insight import Insight
-from coterie.report.reading import RunData, Series
+from coterie.report.run_data import Insight, RunData, Series
 from coterie.studies.result import Result
 from coterie.tasks.solver import Solver
 from tests import tiny
@@ -84,6 +83,9 @@ def large(n: int = 1_000, rounds: int = 30, k: int = 12) -> RunData:
         models=k,
         notes={},
         insight=Insight(
-            tuple("0123456789"), rng.integers(0, 50, (n, 10)), rng.uniform(0, 1, (k, k)), 10
+            classes=tuple("0123456789"),
+            counts=rng.integers(0, 50, (n, 10)),
+            cross=rng.uniform(0, 1, (k, k)),
+            clusters=tuple(range(k)),
         ),
     )

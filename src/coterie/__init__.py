@@ -37,9 +37,10 @@ _MODULES = {
     "coterie.studies.placement": ["Placement"],
     "coterie.studies.inspection": ["Inspection", "inspect"],
     "coterie.studies.experiment": ["open_run", "resume"],
-    "coterie.studies.comparison": ["Comparison"],
+    "coterie.runs.comparison": ["Comparison"],
     "coterie.studies.comparison.running": ["compare"],
-    "coterie.studies.newcomers": ["Joined", "join"],
+    "coterie.runs.newcomers": ["Joined"],
+    "coterie.studies.newcomers": ["join"],
     "coterie.trackers": ["track"],
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}

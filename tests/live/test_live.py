@@ -21,7 +21,7 @@ from coterie.core.errors import ConfigError
 from coterie.live import View, beside, listening
 from coterie.live.follow import Tail
 from coterie.live.server import Server
-from coterie.live.states import state
+from coterie.runs.reading import run_state
 from tests.recorded import ROUND, START, begin, happen
 
 RUN = [
@@ -308,21 +308,21 @@ def hold(folder: Path, pid: int) -> None:
 
 
 def test_the_state_of_a_run(tmp_path: Path) -> None:
-    assert state(tmp_path / "none") == {"state": "waiting"}
+    assert run_state(tmp_path / "none") == "waiting"
     folder = begin(tmp_path / "run")
     hold(folder, os.getpid())
     happen(folder, START)
-    assert state(folder) == {"state": "running"}
+    assert run_state(folder) == "running"
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     hold(folder, gone.pid)
-    assert state(folder) == {"state": "stopped"}
+    assert run_state(folder) == "stopped"
     happen(folder, {"event": "done", "seconds": 1.0})
     happen(folder, {"event": "warning", "text": "a tracker failed"})
-    assert state(folder) == {"state": "done"}
+    assert run_state(folder) == "done"
     happen(folder, {**START, "event": "resume"})
     hold(folder, os.getpid())
-    assert state(folder) == {"state": "running"}
+    assert run_state(folder) == "running"
 
 
 def test_looking_takes_no_lock(folder: Path, visitor: Visitor) -> None:
@@ -332,7 +332,7 @@ def test_looking_takes_no_lock(folder: Path, visitor: Visitor) -> None:
 
     def look() -> None:
         while not stop.is_set():
-            state(folder)
+            run_state(folder)
 
     thread = threading.Thread(target=look)
     thread.start()

@@ -6,14 +6,18 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from html.parser import HTMLParser
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from coterie import methods
 from coterie.cli.main import call
+from coterie.cli.report import insight
 from coterie.core.errors import CoterieError
+from coterie.core.types import Task
 from coterie.methods.cflgt import CFLGT
 from coterie.methods.fedavg import FedAvg, FedAvgFT
 from coterie.methods.fedclust import FedClust
@@ -22,9 +26,10 @@ from coterie.report import read
 from coterie.report.blocks import BLOCKS
 from coterie.report.charts import CHARTS, Absent, chart
 from coterie.report.charts.style import PALETTE, colour
-from coterie.report.insight import look, look_at
-from coterie.report.page import embedded, run_page
-from coterie.report.reading import RunData
+from coterie.report.facts import asked
+from coterie.report.page import embedded, look, run_page
+from coterie.report.run_data import RunData
+from coterie.report.task_words import TASKS
 from coterie.report.verdict import warnings
 from coterie.runs.history import from_csv
 from tests import reported
@@ -129,7 +134,7 @@ def test_a_run_on_other_data_is_no_reference(folders: Path, tmp_path: Path) -> N
 
 def test_the_diagonal_of_the_cross_evaluation_is_the_clusters_own_accuracy() -> None:
     result = reported.trained(METHODS["fedclust"])
-    run = look_at(result)
+    run = result.run_data()
     assert run.insight
     assert run.insight.cross is not None
     own = [run.final[run.assign[-1] == c].mean() for c in run.clusters]
@@ -244,7 +249,7 @@ def test_json_cannot_end_its_script() -> None:
 
 
 def test_a_run_from_python_says_what_its_folder_lacks(folders: Path) -> None:
-    run = look(folders / "fedclust")
+    run = look(folders / "fedclust", insight)
     assert run.insight is None
     assert "started from Python" in run_page(run)
 
@@ -288,6 +293,43 @@ def test_the_command_writes_the_page_and_open_names_it(
     assert call(["open", str(folders / "local")]) == 0
     assert capsys.readouterr().out.strip() == str(page)
     assert opened == [page.as_uri()]
+
+
+def test_a_round_that_was_done_twice_is_shown_once(folders: Path) -> None:
+    run = read(folders / "fedclust")
+    done = run.round_events[2]
+    again = replace(run, events=(*run.events, {**done, "seconds": 100.0, "asked": {}}))
+    shown = chart("time")(again).data
+    assert list(shown[0].x) == [0, 1, 2, 3]
+    assert sum(t.y[2] for t in shown) == pytest.approx(100)
+    (rows,) = (t.rows for t in (asked(again),) if t)
+    before = asked(run)
+    assert before
+    assert rows[0][1].value == (before.rows[0][1].value or 0) - 1, "the first time is void"
+
+
+def test_tasks_are_told_in_words_in_old_folders_and_new(folders: Path) -> None:
+    run = read(folders / "fedavg")
+    cost = {"clients": 1, "down": 1, "up": 1, "seconds": 0.1}
+    done = {"event": "round", "rounds": 2, "seconds": 1.0}
+    told = [{**done, "round": t, "asked": {n: cost}} for t, n in enumerate(("Solver", "Train"))]
+    run = replace(run, events=tuple(told))
+    table = asked(run)
+    assert table
+    assert [[cell.text for cell in row[:2]] for row in table.rows] == [["training", "2"]]
+    assert chart("time")(run).data[0].name == "clients: training"
+
+
+def test_every_task_of_a_method_has_words() -> None:
+    modules = {entry.path.split(":")[0] for entry in methods.METHODS.values()}
+    for name in modules:
+        import_module(f"coterie.methods.{name}")
+    kinds = [Task]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    rooms = ("coterie.tasks.", "coterie.methods.")
+    names = {k.__name__ for k in kinds if k.__module__.startswith(rooms)}
+    assert names - {"SteppedTask", "Held"} <= set(TASKS), "one is abstract, one asked after a run"
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

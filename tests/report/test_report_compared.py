@@ -14,7 +14,7 @@ from coterie.methods.local import Local
 from coterie.report.charts.compared import CHARTS
 from coterie.report.charts.style import Absent
 from coterie.report.compared import comparison_page
-from coterie.studies.comparison import Comparison
+from coterie.runs.comparison import Comparison
 from coterie.studies.comparison.running import compare
 from tests import reported, tiny
 from tests.reported import SCRIPT, SOLVER

@@ -17,8 +17,8 @@ from coterie import config as configs
 from coterie.config.grid import Grid, grid, listed, split
 from coterie.core.errors import CheckpointError, ConfigError
 from coterie.data.population import partition
+from coterie.runs.comparison import Cell, Comparison
 from coterie.runs.history import from_csv
-from coterie.studies.comparison import Cell, Comparison
 from coterie.studies.comparison.running import compare, compare_grid
 from coterie.tasks.solver import Solver
 
@@ -51,10 +51,10 @@ def cohorts(cell: Cell) -> list[tuple[int, str]]:
 @pytest.mark.parametrize("seed", [0, 1])
 def test_methods_share_clients_initial_weights_and_draws(whole: Comparison, seed: int) -> None:
     first, *others = (whole[m, seed] for m in ("fedavg", "fedprox", "fedavg:train.lr=0.2"))
-    row = first.result().fed.layout.initial
+    row = coterie.open_run(first.folder).fed.layout.initial
     for other in others:
         assert other.facts["population"] == first.facts["population"]
-        assert torch.equal(other.result().fed.layout.initial, row)
+        assert torch.equal(coterie.open_run(other.folder).fed.layout.initial, row)
         assert cohorts(other) == cohorts(first)
     assert whole["ifca:clusters=2", seed].facts["initial"] == first.facts["initial"]
     assert len(cohorts(first)) == 9, "half of six clients, three rounds"
@@ -111,7 +111,7 @@ def test_local_work_is_told_and_its_differences_are(whole: Comparison) -> None:
 
 def test_samples_are_those_of_whoever_took_part(whole: Comparison) -> None:
     cell = whole["fedavg", 0]
-    clients = cell.result().population
+    clients = coterie.open_run(cell.folder).population
     sizes = dict(zip(clients.names, clients.sizes.tolist(), strict=True))
     assert cell.facts["work"]["samples"] == sum(2 * sizes[c] for _, c in cohorts(cell))
 

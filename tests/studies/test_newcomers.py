@@ -14,9 +14,10 @@ from coterie.config import ProblemsError
 from coterie.core.errors import DataError
 from coterie.data.population import Population, partition
 from coterie.methods.fedclust import FedClust
+from coterie.runs.newcomers import Joined, read
 from coterie.studies import experiment
 from coterie.studies.fit import fit
-from coterie.studies.newcomers import Joined, few, hold_out, join, read
+from coterie.studies.newcomers import few, hold_out, join
 from coterie.studies.result import Result
 from coterie.tasks.solver import Solver
 

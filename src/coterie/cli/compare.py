@@ -7,8 +7,6 @@ import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,9 +18,7 @@ from coterie.cli.train import Quiet, data_at_hand, sort
 from coterie.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from coterie.studies.comparison import Comparison
-
-FORMATS = ("text", "md", "csv", "latex", "html")
+    from coterie.runs.comparison import Comparison
 
 
 def compare(
@@ -48,6 +44,7 @@ def compare(
     Every method is run with every seed. The same command with the same --out goes on after a stop.
     """
     from coterie.config.grid import grid, listed
+    from coterie.runs.text_table import FORMATS
 
     if format not in FORMATS:
         what = f"there is no format {format}"
@@ -78,25 +75,17 @@ def compare(
 
 def conclude(found: Comparison, folder: Path) -> None:
     """What is in the folder, what failed, and what to do next."""
+    from coterie.report import write_comparison
+
     for name, why in found.failed.items():
         say.label("failed", f"{name}  {why}")
     say.label("records", f"{folder}  (compare.toml, table.csv, a run for each method and seed)")
-    page = report(folder)
-    if page:
-        say.label("report", str(page))
+    page = write_comparison(folder)
+    say.label("report", str(page))
     if found.failed:
         say.label("next", f"{command(folder)}    tries what failed again")
         raise typer.Exit(1)
-    elsewhere = "open it in a browser" if page else "the numbers, for a paper or a spreadsheet"
-    say.label("next", f"{page or folder / 'table.csv'}    {elsewhere}")
-
-
-def report(folder: Path) -> Path | None:
-    """The comparison's page, where there is somebody who writes one."""
-    if find_spec("coterie.report") is None:
-        return None
-    write = getattr(import_module("coterie.report"), "write_comparison", None)
-    return Path(write(folder)) if write else None
+    say.label("next", f"{page}    open it in a browser")
 
 
 def command(folder: Path) -> str:

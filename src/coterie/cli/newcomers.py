@@ -13,7 +13,7 @@ from coterie.cli.train import Json, Quiet, data_at_hand, sort
 from coterie.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from coterie.studies.newcomers import Joined
+    from coterie.runs.newcomers import Joined
 
 
 def newcomers(
@@ -49,8 +49,8 @@ def newcomers(
     if not config.newcomers.share:
         config = configs.load(file, [*given, ("newcomers.share", 0.2)])
     data_at_hand(config)
+    from coterie.runs import newcomers as joining
     from coterie.studies import experiment
-    from coterie.studies import newcomers as joining
 
     with watching(config.method, quiet=quiet, json=json) as listen:
         if out and (out / "run.toml").exists():

@@ -14,7 +14,8 @@ from coterie.core.errors import CheckpointError, ConfigError, CoterieError
 
 if TYPE_CHECKING:
     from coterie.report import RunData
-    from coterie.report.tables import Table
+    from coterie.report.run_data import Insight
+    from coterie.runs.text_table import TextTable
     from coterie.studies.result import Result
 
 
@@ -57,7 +58,8 @@ def report(
         from coterie.report.figures import write_figures
 
         for folder in folders:
-            for file in write_figures(folder, out or folder / "figures", kinds.split(",")):
+            place = out or folder / "figures"
+            for file in write_figures(folder, place, kinds.split(","), insight=insight):
                 say.result(str(file))
         return
     if format is not Format.html:
@@ -85,8 +87,16 @@ def page(folder: Path, out: Path | None = None) -> Path:
     """The page of a run or a comparison."""
     from coterie.report import write_comparison, write_run
 
-    write = write_comparison if (folder / "compare.toml").exists() else write_run
-    return write(folder, out)
+    if (folder / "compare.toml").exists():
+        return write_comparison(folder, out)
+    return write_run(folder, out, insight=insight)
+
+
+def insight(folder: Path) -> Insight | None:
+    """What the clients' data tell of a run: they are read again, as its settings say."""
+    from coterie.studies.experiment import open_run
+
+    return open_run(folder).insight
 
 
 def page_of(result: Result, file: Path, *, wanted: bool = True) -> Path | None:
@@ -116,19 +126,19 @@ def known(folder: Path) -> None:
 def tables(folders: list[Path], format: str) -> None:
     """Comparisons in their own tables, runs in one."""
     from coterie.report import read
-    from coterie.studies.comparison import Comparison
+    from coterie.runs.comparison import Comparison
 
     for folder in folders:
         if (folder / "compare.toml").exists():
             say.result(Comparison.load(folder).to(format))
     runs = [read(f, memory=False) for f in folders if (f / "run.toml").exists()]
     if runs:
-        say.result(table(runs).to(format))
+        say.result(table_of_runs(runs).to(format))
 
 
-def table(runs: list[RunData]) -> Table:
+def table_of_runs(runs: list[RunData]) -> TextTable:
     """A row for each run."""
-    from coterie.report.tables import Table
+    from coterie.runs.text_table import TextTable
 
     head = ("run", "method", "rounds", "clients", "accuracy", "worst client", "worst tenth")
     more = ("clusters", "ARI", "bytes up", "bytes down")
@@ -151,4 +161,4 @@ def table(runs: list[RunData]) -> Table:
         )
         for run in runs
     )
-    return Table("", head + more, rows)
+    return TextTable("", head + more, rows)

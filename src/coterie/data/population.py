@@ -152,9 +152,9 @@ class Population(Sequence[Client]):
 
     def plot(self) -> Any:
         """A plotly figure of who holds how many samples of which label, sorted by group."""
-        from coterie.report.charts.population import heat_map
+        from coterie.data.label_map import label_map
 
-        return heat_map(self.label_counts(), self.names, self.class_names, self.group)
+        return label_map(self.label_counts(), self.names, self.class_names, self.group)
 
     def _seen_by(self, i: int, x: Tensor, y: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
         """Samples as client i sees them: turned by its angle, with its own labels."""

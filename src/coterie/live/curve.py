@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from coterie.report.charts.learning import cluster_means
-from coterie.report.charts.style import QUIET, Absent, colour, figure, plain
-from coterie.report.reading import RunData
+from coterie.report.charts.style import QUIET, Absent, add_line, colour, figure, plain
+from coterie.report.run_data import RunData
 
 
 def curve(run: RunData, client: int) -> Any:
@@ -15,7 +15,6 @@ def curve(run: RunData, client: int) -> Any:
     if table is None or not len(table):
         raise Absent("no round has been tested yet")
     held = int(run.assign[-1, client])
-    x = run.tested.tolist()
     drawn = figure(height=260, hovermode="x unified", xaxis={"title": "round"})
     lines = [("mean of all", run.series("accuracy_mean").values, QUIET, "dot", 1.6)]
     mine = cluster_means(run, table).get(held)
@@ -24,12 +23,6 @@ def curve(run: RunData, client: int) -> Any:
     name = f"client {plain(run.clients[client], 30)}"
     lines.append((name, table[:, client], colour(held), "solid", 3))
     for label, values, tint, dash, width in lines:
-        drawn.add_scatter(
-            x=x,
-            y=values.tolist(),
-            name=label,
-            mode="lines" if len(x) > 1 else "markers",
-            line={"color": tint, "dash": dash, "width": width},
-            hovertemplate="%{y:.1%}",
-        )
+        style = {"color": tint, "dash": dash, "width": width}
+        add_line(drawn, run.tested, values, label, hover="%{y:.1%}", **style)
     return drawn.update_yaxes(title="accuracy", tickformat=".0%", rangemode="tozero")

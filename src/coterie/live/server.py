@@ -13,8 +13,8 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from coterie.live.follow import Tail
-from coterie.live.states import state
 from coterie.live.views import Views
+from coterie.runs.reading import run_state
 
 POLL = 0.25  # seconds between two looks at the events
 QUIET = 10.0  # seconds after which a comment keeps a silent connection open
@@ -55,7 +55,7 @@ class Server(ThreadingHTTPServer):
 
 
 class Request(BaseHTTPRequestHandler):
-    """One request."""
+    """Answers one request: the address is checked first, then a route is chosen."""
 
     server: Server
     server_version, sys_version = "coterie", ""
@@ -70,7 +70,7 @@ class Request(BaseHTTPRequestHandler):
             self.answer(path, asked)
 
     def do_HEAD(self) -> None:
-        """The same without its body."""
+        """Answer a HEAD as a GET, without the body."""
         self.do_GET()
 
     def __getattr__(self, name: str) -> Any:
@@ -127,7 +127,7 @@ class Request(BaseHTTPRequestHandler):
     def reply(
         self, code: int, text: str, kind: str = "text/plain", headers: dict[str, str] | None = None
     ) -> None:
-        """One whole answer."""
+        """Send an answer as a whole: status, headers and text."""
         body = text.encode()
         self.head(code, kind, {"Content-Length": str(len(body)), **(headers or {})})
         if self.command != "HEAD":
@@ -169,7 +169,7 @@ class Request(BaseHTTPRequestHandler):
                     message.append("event: again\ndata: \n\n")
                     tail.again = False
                 message.append(f"id: {line.end}\nevent: log\ndata: {line.text}\n\n")
-            now = json.dumps(state(self.server.folder))
+            now = json.dumps({"state": run_state(self.server.folder)})
             if now != told:
                 message.append(f"event: state\ndata: {now}\n\n")
             if not message and time.monotonic() - heard > QUIET:

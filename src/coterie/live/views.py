@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from coterie.core.errors import CoterieError
 
 if TYPE_CHECKING:
-    from coterie.report.reading import RunData
+    from coterie.report.run_data import RunData
 
 SHOWN = ("accuracy", "river", "distances")
 Stamp = tuple[tuple[int, int], ...]
@@ -79,7 +79,7 @@ class Views:
 
     def run(self) -> RunData:
         """The records as they are now. The checkpoint is read again only when clients moved."""
-        from coterie.report.reading import read, remembering
+        from coterie.report.run_data import read, with_memory
 
         stamp = stamped(self.folder)
         if self.seen and self.seen[0] == stamp:
@@ -89,7 +89,7 @@ class Views:
         if known and known.memory and len(run.assign) and same(run, known):
             run = replace(run, memory=known.memory, models=known.models, notes=known.notes)
         else:
-            run = remembering(run)
+            run = with_memory(run)
         self.seen = stamp, run
         return run
 

@@ -8,6 +8,6 @@ from __future__ import annotations
 from coterie.report.compared import write_comparison
 from coterie.report.notebook import card, draw
 from coterie.report.page import write_result, write_run
-from coterie.report.reading import RunData, read
+from coterie.report.run_data import RunData, read
 
 __all__ = ["RunData", "card", "draw", "read", "write_comparison", "write_result", "write_run"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from coterie.core.units import percent, seconds, size
 from coterie.methods import METHODS
@@ -14,11 +14,9 @@ from coterie.report.blocks import Block
 from coterie.report.charts.compared import CHARTS, labels
 from coterie.report.page import Section, draw, html, left_out, save
 from coterie.report.verdict import Tile
-from coterie.studies.comparison import Comparison
-from coterie.studies.comparison.text import accuracy, cost, words
-
-if TYPE_CHECKING:
-    from coterie.report.tables import Table
+from coterie.runs.comparison import Comparison
+from coterie.runs.comparison.text import accuracy, cost, words
+from coterie.runs.text_table import TextTable
 
 TABLES = Block("tables", "The numbers", "Means over seeds; click a head to sort.")
 SAID = Block(
@@ -132,13 +130,13 @@ def tiles(found: Comparison, rows: list[dict[str, Any]]) -> list[Tile]:
     ]
 
 
-def sortable(table: Table) -> facts.Table:
+def sortable(table: TextTable) -> facts.SortableTable:
     """A table of text whose cells sort by the number they begin with."""
     rows = tuple(
         tuple(facts.Cell(text, amount(text) if i else None) for i, text in enumerate(row))
         for row in table.rows
     )
-    return facts.Table(table.title, table.head, rows)
+    return facts.SortableTable(table.title, table.head, rows)
 
 
 def amount(text: str) -> float | None:

@@ -11,7 +11,8 @@ import numpy as np
 from coterie.core.units import percent, size
 from coterie.methods import METHODS, Entry
 from coterie.report.charts.gains import references
-from coterie.report.reading import RunData
+from coterie.report.run_data import RunData
+from coterie.report.task_words import task_words
 
 ROWS = 2_000  # of the table of clients
 
@@ -23,7 +24,7 @@ class Cell(NamedTuple):
     value: float | None = None
 
 
-class Table(NamedTuple):
+class SortableTable(NamedTuple):
     """A table that sorts on a click."""
 
     title: str
@@ -32,7 +33,7 @@ class Table(NamedTuple):
     note: str = ""
 
 
-def people(run: RunData) -> Table:
+def people(run: RunData) -> SortableTable:
     """Every client: cluster, group, accuracy, gain, samples, bytes."""
     known = references(run)
     name, before = list(known.items())[-1] if known else ("", np.full(run.n, np.nan))
@@ -56,15 +57,15 @@ def people(run: RunData) -> Table:
         row += [Cell(size(v), v) for v in (float(up[i]), float(down[i]))]
         rows.append(tuple(row))
     note = f"The {ROWS:,} worst of {run.n:,} clients." if run.n > ROWS else ""
-    return Table("Clients", tuple(head), tuple(rows), note)
+    return SortableTable("Clients", tuple(head), tuple(rows), note)
 
 
-def asked(run: RunData) -> Table | None:
+def asked(run: RunData) -> SortableTable | None:
     """What clients were asked over the whole run, task by task."""
     sums: dict[str, dict[str, float]] = {}
-    for event in {e["round"]: e for e in run.happened("round")}.values():
+    for event in run.round_events.values():
         for task, cost in event.get("asked", {}).items():
-            row = sums.setdefault(task, dict.fromkeys(cost, 0.0) | {"rounds": 0})
+            row = sums.setdefault(task_words(task), dict.fromkeys(cost, 0.0) | {"rounds": 0})
             row["rounds"] += 1
             for key, value in cost.items():
                 row[key] += value
@@ -80,7 +81,7 @@ def asked(run: RunData) -> Table | None:
         for task, s in sums.items()
     )
     head = ("task", "rounds", "answers asked for", "down", "up", "up, each answer")
-    return Table("What clients were asked", head, rows) if rows else None
+    return SortableTable("What clients were asked", head, rows) if rows else None
 
 
 def number(value: float, shown: str) -> Cell:
@@ -112,6 +113,10 @@ def commands(run: RunData) -> str:
         return "coterie.fit(...)  # it was run from Python, without a folder"
     if run.config.get("started_from") == "python":
         return f'coterie.fit(..., out="{run.folder}", resume=True)  # from the script that made it'
+    if run.remote:
+        return (
+            f"coterie serve {run.folder}/run.toml --out {run.folder}-again ...  # clients join it"
+        )
     return f"coterie run {run.folder}/run.toml --out {run.folder}-again"
 
 

@@ -11,14 +11,14 @@ from typing import Any
 from coterie.core.errors import ConfigError
 from coterie.report.blocks import BLOCKS
 from coterie.report.charts import Absent, chart, compared
-from coterie.report.insight import look
-from coterie.studies.comparison import Comparison
+from coterie.report.page import InsightOf, look
+from coterie.runs.comparison import Comparison
 
 KINDS = ("pdf", "svg", "png")
 WIDTH = 760  # pixels; a PDF of it fills a column at about half its size
 
 
-def figures(folder: str | Path) -> Iterator[tuple[str, Any]]:
+def figures(folder: str | Path, insight: InsightOf | None = None) -> Iterator[tuple[str, Any]]:
     """The charts of a run or a comparison that can be drawn, by name."""
     path = Path(folder)
     makers: dict[str, Callable[[], Any]]
@@ -26,7 +26,7 @@ def figures(folder: str | Path) -> Iterator[tuple[str, Any]]:
         found = Comparison.load(path)
         makers = {name: partial(make, found) for name, make in compared.CHARTS.items()}
     else:
-        run = look(path)
+        run = look(path, insight)
         makers = {name: partial(chart(name), run) for b in BLOCKS for name, _ in b.charts}
     for name, make in makers.items():
         try:
@@ -35,15 +35,21 @@ def figures(folder: str | Path) -> Iterator[tuple[str, Any]]:
             continue  # the page says why
 
 
-def write_figures(folder: str | Path, out: Path, kinds: Sequence[str] = ("pdf",)) -> list[Path]:
-    """Write every chart in every kind; returns the files."""
+def write_figures(
+    folder: str | Path,
+    out: Path,
+    kinds: Sequence[str] = ("pdf",),
+    *,
+    insight: InsightOf | None = None,
+) -> list[Path]:
+    """Write every chart in every kind; returns the files. `insight` is that of `write_run`."""
     for kind in kinds:
         if kind not in KINDS:
             raise ConfigError(
                 f"there is no figure as {kind}", code="C001", fix=f"one of {', '.join(KINDS)}"
             )
     kaleido = renderer()
-    drawn = list(figures(folder))
+    drawn = list(figures(folder, insight))
     out.mkdir(parents=True, exist_ok=True)
     jobs = [
         {

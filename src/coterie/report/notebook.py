@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import html
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from coterie.core.errors import ConfigError
 from coterie.core.suggest import similar
 from coterie.report import verdict
 from coterie.report.charts import CHARTS, Absent, chart
-from coterie.report.insight import look_at
-from coterie.report.reading import of_result
-
-if TYPE_CHECKING:
-    from coterie.studies.result import Result
+from coterie.report.run_data import Reportable
 
 NEED_DATA = ("labels", "cross", "trajectories", "gains", "fairness")  # or runs beside this one
 
 
-def draw(result: Result, name: str) -> Any:
-    """One chart of a result."""
+def draw(result: Reportable, name: str) -> Any:
+    """A chart of a result by its name, as a Plotly figure."""
     if name not in CHARTS:
         raise ConfigError(
             f"there is no chart {name!r}",
             code="C019",
             fix=similar(name, CHARTS, "one") or f"one of {', '.join(CHARTS)}",
         )
-    run = look_at(result) if name in NEED_DATA else of_result(result)
+    run = result.run_data(insight=name in NEED_DATA)
     try:
         return chart(name)(run)
     except Absent as why:
@@ -35,9 +31,9 @@ def draw(result: Result, name: str) -> Any:
         ) from why
 
 
-def card(result: Result) -> str:
+def card(result: Reportable) -> str:
     """The verdict as a piece of HTML."""
-    run = of_result(result)
+    run = result.run_data(insight=False)
     cells = "".join(
         f"<td style='text-align:left;padding:4px 18px 4px 0'><small>{html.escape(t.label)}</small>"
         f"<br><b style='font-size:1.3em'>{html.escape(t.value)}</b>"

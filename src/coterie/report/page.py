@@ -5,25 +5,28 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from coterie.core import storage
+from coterie.core.errors import CoterieError
 from coterie.report import facts, verdict
 from coterie.report.blocks import BLOCKS, Block
 from coterie.report.charts import Absent, chart
-from coterie.report.reading import RunData
+from coterie.report.references import with_references
+from coterie.report.run_data import Insight, Reportable, RunData, read, with_insight
 from coterie.report.themes import DARK, LIGHT
 
-if TYPE_CHECKING:
-    from coterie.studies.result import Result
+# Who can read the clients' data of a run's folder again; it raises a CoterieError if it cannot.
+InsightOf = Callable[[Path], Insight | None]
 
 
 class Drawn(NamedTuple):
-    """A chart on the page."""
+    """A chart of the page, drawn: its figure as JSON."""
 
     key: str
     title: str
@@ -36,7 +39,7 @@ class Section(NamedTuple):
     block: Block
     charts: tuple[Drawn, ...] = ()
     absent: tuple[str, ...] = ()
-    tables: tuple[facts.Table, ...] = ()
+    tables: tuple[facts.SortableTable, ...] = ()
     lines: tuple[tuple[str, str], ...] = ()  # names and values
     texts: tuple[tuple[str, str], ...] = ()  # titles and code
 
@@ -48,18 +51,31 @@ class Section(NamedTuple):
         )
 
 
-def write_run(folder: str | Path, file: str | Path | None = None) -> Path:
-    """The page of a run's folder, beside its records unless `file` says otherwise."""
-    from coterie.report.insight import look
+def write_run(
+    folder: str | Path, file: str | Path | None = None, *, insight: InsightOf | None = None
+) -> Path:
+    """The page of a run's folder, beside its records unless `file` says otherwise.
 
-    return save(run_page(look(folder)), file or Path(folder) / "report.html")
+    What only the clients' data can tell is on it if `insight` says who reads them.
+    """
+    return save(run_page(look(folder, insight)), file or Path(folder) / "report.html")
 
 
-def write_result(result: Result, file: str | Path) -> Path:
+def write_result(result: Reportable, file: str | Path) -> Path:
     """The page of a result in hand."""
-    from coterie.report.insight import look_at
+    return save(run_page(result.run_data()), file)
 
-    return save(run_page(look_at(result)), file)
+
+def look(folder: str | Path, insight: InsightOf | None = None) -> RunData:
+    """Everything that a folder tells of its run; what cannot be told is named in `missing`."""
+    run = with_references(read(folder))
+    if insight is None:
+        return run
+    try:
+        found = None if run.remote else insight(Path(folder))
+    except CoterieError as error:
+        return replace(run, missing=error.what)
+    return with_insight(run, found)
 
 
 def save(page: str, file: str | Path) -> Path:
@@ -89,7 +105,7 @@ def run_page(run: RunData) -> str:
 
 
 def section(run: RunData, block: Block) -> Section:
-    """One block of a run's page."""
+    """A block of the page, filled with what this run has for it."""
     drawn, absent = draw(block, lambda name: chart(name)(run))
     if block.key == "privacy":
         about, table = facts.entry(run), facts.asked(run)

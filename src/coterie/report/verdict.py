@@ -9,12 +9,12 @@ from typing import NamedTuple
 import numpy as np
 
 from coterie.core.units import percent, seconds, size
-from coterie.report.reading import RunData
+from coterie.report.run_data import RunData
 from coterie.runs.statistics import interval
 
 
 class Tile(NamedTuple):
-    """One number of the verdict."""
+    """One of the large numbers at the top of the page, with a word above it and a note below."""
 
     label: str
     value: str
@@ -57,9 +57,9 @@ def tiles(run: RunData) -> list[Tile]:
         out.append(Tile("clusters", f"{len(run.clusters)}", note))
     down, up = float(run.down.sum()), float(run.up.sum())
     out.append(Tile("sent", size(down + up), f"{size(up)} up, {size(down)} down"))
-    spent = {e["round"]: e["seconds"] for e in run.happened("round") if "seconds" in e}
+    spent = [e["seconds"] for e in run.round_events.values() if "seconds" in e]
     if spent:
-        out.append(Tile("time", seconds(sum(spent.values())), f"{len(spent) - 1} rounds"))
+        out.append(Tile("time", seconds(sum(spent)), f"{len(spent) - 1} rounds"))
     return out
 
 

@@ -1,4 +1,6 @@
 """The folder of a run: what is measured, how it is written, saved, and read back.
 
+`records` writes a folder and `reading` reads it; a comparison is a folder of such folders.
+
 May touch: core, words.
 """

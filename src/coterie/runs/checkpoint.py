@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -156,14 +156,9 @@ def rounds(folder: Path) -> list[Path]:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what a crash left half-written."""
-    for path in stray(folder):
+    """Remove the checkpoints that were being written when a process died."""
+    for path in folder.glob(".*.tmp"):
         discard(path)
-
-
-def stray(folder: Path) -> Iterator[Path]:
-    """Folders that were being written when the process died."""
-    yield from folder.glob(".*.tmp")
 
 
 def discard(path: Path) -> None:

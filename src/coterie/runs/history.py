@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 
 class Row(NamedTuple):
-    """One measurement."""
+    """One number that was measured: of whom, when, and what it is."""
 
     round: int
     client: str  # "" for the federation as a whole

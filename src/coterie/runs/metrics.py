@@ -212,20 +212,6 @@ def nmi(true: Tensor, pred: Tensor) -> float:
     return float(cluster.normalized_mutual_info_score(*(_alone(x) for x in _both(true, pred))))
 
 
-def purity(true: Tensor, pred: Tensor) -> float:
-    """The share of clients that belong to the commonest true group of their found group.
-
-    (n,), (n,) -> a number in (0, 1]. Many small groups make it high: read it beside the count.
-
-    >>> purity(torch.tensor([0, 0, 1, 1]), torch.tensor([0, 0, 0, 1]))
-    0.75
-    """
-    if not len(true):
-        return 1.0
-    table = cluster.contingency_matrix(*(_alone(x) for x in _both(true, pred)))
-    return float(table.max(0).sum() / len(true))
-
-
 def _tested(accuracy: Tensor) -> Tensor:
     """The accuracies there are, in float64."""
     if accuracy.ndim != 1:

@@ -30,7 +30,7 @@ from coterie.runs import checkpoint, history
 from coterie.runs.history import History, Row
 
 
-class Table:
+class CsvFile:
     """A CSV file that only grows and can say where it stands: a resume goes back there."""
 
     def __init__(self, path: Path, header: str) -> None:
@@ -39,7 +39,7 @@ class Table:
         self.append(header)
 
     def append(self, text: str) -> None:
-        """More lines."""
+        """Write lines at the end of the file."""
         data = text.encode()
         storage.append_file(self.path, data)
         self.digest.update(data)
@@ -51,20 +51,26 @@ class Table:
         return {"bytes": self.size, "sha256": self.digest.hexdigest()}
 
     @classmethod
-    def back_to(cls, path: Path, mark: Mapping[str, Any]) -> Table:
-        """The table as it stood at a mark: whatever a crash left behind it is cut off."""
-        table = cls.__new__(cls)
-        data = path.read_bytes()[: mark["bytes"]] if path.exists() else b""
-        table.path, table.size, table.digest = path, len(data), hashlib.sha256(data)
-        if table.size != mark["bytes"] or table.digest.hexdigest() != mark["sha256"]:
-            raise CheckpointError(
-                f"{path} was changed since its round was saved",
-                code="K004",
-                why=f"its first {mark['bytes']:,} bytes are not the ones the checkpoint knows",
-                fix="put the file back, or start the run again",
-            )
-        storage.truncate_file(path, table.size)
-        return table
+    def back_to(cls, path: Path, mark: Mapping[str, Any]) -> CsvFile:
+        """The file as it stood at a mark: whatever a crash left behind it is cut off."""
+        file = cls.__new__(cls)
+        data = saved_bytes(path, mark)
+        file.path, file.size, file.digest = path, len(data), hashlib.sha256(data)
+        storage.truncate_file(path, file.size)
+        return file
+
+
+def saved_bytes(path: Path, mark: Mapping[str, Any]) -> bytes:
+    """What a file held when `CsvFile.mark` was taken; refused if that was changed since."""
+    data = path.read_bytes()[: mark["bytes"]] if path.exists() else b""
+    if hashlib.sha256(data).hexdigest() != mark["sha256"]:
+        raise CheckpointError(
+            f"{path} was changed since its round was saved",
+            code="K004",
+            why=f"its first {mark['bytes']:,} bytes are not the ones the checkpoint knows",
+            fix="put the file back, or start the run again",
+        )
+    return data
 
 
 def expect_run(path: Path) -> None:
@@ -78,13 +84,22 @@ def expect_run(path: Path) -> None:
         )
 
 
+def unused(wanted: Path) -> Path:
+    """A folder that does not exist yet: the one wanted, or with a number behind its name."""
+    path, count = wanted, 1
+    while path.exists():
+        count += 1
+        path = wanted.with_name(f"{wanted.name}-{count}")
+    return path
+
+
 class RunFolder:
     """A run on disk, held by one process at a time."""
 
     def __init__(self, path: Path, *, keep: int = 2) -> None:
         self.path, self.keep = path, keep
-        self.metrics: Table
-        self.clusters: Table
+        self.metrics: CsvFile
+        self.clusters: CsvFile
         self._lock: IO[str] | None = None
 
     @classmethod
@@ -102,8 +117,8 @@ class RunFolder:
         try:
             run.sweep()
             storage.replace_file(path / "run.toml", settings.encode())
-            run.metrics = Table(path / "metrics.csv", history.HEADER)
-            run.clusters = Table(path / "clusters.csv", "round,client,cluster,group\n")
+            run.metrics = CsvFile(path / "metrics.csv", history.HEADER)
+            run.clusters = CsvFile(path / "clusters.csv", "round,client,cluster,group\n")
         except BaseException:
             run.release()
             raise
@@ -126,8 +141,8 @@ class RunFolder:
         path = self.path
         self.sweep()
         last, faults = checkpoint.latest(path / "checkpoints")
-        self.metrics = Table.back_to(path / "metrics.csv", last.notes["metrics.csv"])
-        self.clusters = Table.back_to(path / "clusters.csv", last.notes["clusters.csv"])
+        self.metrics = CsvFile.back_to(path / "metrics.csv", last.notes["metrics.csv"])
+        self.clusters = CsvFile.back_to(path / "clusters.csv", last.notes["clusters.csv"])
         self.mend_events()
         for fault in faults:
             self.event({"event": "warning", "text": str(fault.what), "used": str(last.path)})
@@ -164,13 +179,13 @@ class RunFolder:
         self.release()
 
     def release(self) -> None:
-        """Let others in."""
+        """Give the folder free for other processes."""
         if self._lock:
             self._lock.close()
             self._lock = None
 
     def event(self, event: Mapping[str, Any]) -> None:
-        """One line of events.jsonl, with the time."""
+        """Write what happened, and when, as a line of events.jsonl."""
         line = json.dumps({"time": round(time.time(), 3), **event})
         storage.append_file(self.path / "events.jsonl", f"{line}\n".encode())
 
@@ -183,7 +198,7 @@ class RunFolder:
     def record(
         self, state: State, rows: Sequence[Row], names: Sequence[str], truth: Tensor | None
     ) -> None:
-        """The rows of one round, and who holds which model."""
+        """Write what was measured in a round, and who holds which model after it."""
         self.metrics.append(history.to_csv(rows))
         groups = repeat("", len(names)) if truth is None else truth.tolist()
         assign = ["" if a < 0 else a for a in state.assign.tolist()]
@@ -193,7 +208,7 @@ class RunFolder:
     def checkpoint(
         self, state: State, memories: checkpoint.Memories, notes: Mapping[str, Any]
     ) -> None:
-        """The end of a round, so that everything up to it survives."""
+        """Save the end of a round, so that the run can go on from there whatever happens."""
         notes = {
             **notes,
             "metrics.csv": self.metrics.mark(),
@@ -206,7 +221,7 @@ class RunFolder:
         return history.from_csv(self.metrics.path.read_text())
 
     def summary(self, summary: Mapping[str, Any]) -> None:
-        """The numbers at the end."""
+        """Write the numbers at the end of a run as summary.json."""
         storage.replace_file(
             self.path / "summary.json", (json.dumps(summary, indent=1) + "\n").encode()
         )

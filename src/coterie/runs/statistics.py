@@ -103,7 +103,7 @@ class Wilcoxon:
 
     @property
     def turned(self) -> Wilcoxon:
-        """The same test told from the other side."""
+        """This test with its two methods exchanged."""
         return Wilcoxon(
             self.second,
             self.first,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -25,10 +24,11 @@ from coterie.data.population import Population, partition
 from coterie.methods import find
 from coterie.models import factory
 from coterie.runs import checkpoint
-from coterie.runs.history import from_csv
-from coterie.runs.records import expect_run
+from coterie.runs.newcomers import Joined, record
+from coterie.runs.reading import RunReader
+from coterie.runs.records import expect_run, unused
 from coterie.studies.fit import Listener, changes, fit
-from coterie.studies.newcomers import Joined, hold_out, join, record
+from coterie.studies.newcomers import hold_out, join
 from coterie.studies.result import Result, summarise
 from coterie.trackers import track
 
@@ -92,7 +92,7 @@ def open_run(folder: str | Path) -> Result:
     fed = engines.build("serial", clients, layout, config.seed)
     fed.restore(saved.memories)
     how = method(config)
-    history = from_csv(written(path / "metrics.csv", saved.notes["metrics.csv"]))
+    history = RunReader(path).history_at(saved.notes)
     summary = {"method": repr(how), "rounds": config.train.rounds, "clients": len(clients)}
     summary |= summarise(
         history,
@@ -102,19 +102,6 @@ def open_run(folder: str | Path) -> Result:
         drift=clients.partition.moves_at,
     )
     return Result(how, clients, fed, saved.state, history, summary, path)
-
-
-def written(file: Path, mark: Mapping[str, Any]) -> str:
-    """A table of a run as it stood at a checkpoint's mark."""
-    data = file.read_bytes()[: mark["bytes"]] if file.exists() else b""
-    if hashlib.sha256(data).hexdigest() != mark["sha256"]:
-        raise CheckpointError(
-            f"{file} was changed since its round was saved",
-            code="K004",
-            why=f"its first {mark['bytes']:,} bytes are not the ones the checkpoint knows",
-            fix="put the file back, or start the run again",
-        )
-    return data.decode()
 
 
 def go(config: Config, out: Path, on_event: Listener | None, *, resume: bool = False) -> Result:
@@ -219,12 +206,7 @@ def fresh(config: Config) -> Path:
     """A folder that does not exist yet."""
     name = config.method.rsplit(":", 1)[-1].lower()
     date = time.strftime("%Y-%m-%d_%H%M%S")
-    wanted = Path(config.output.dir.format(date=date, method=name, seed=config.seed))
-    path, count = wanted, 1
-    while path.exists():
-        count += 1
-        path = wanted.with_name(f"{wanted.name}-{count}")
-    return path
+    return unused(Path(config.output.dir.format(date=date, method=name, seed=config.seed)))
 
 
 def refuse_changes(then: str, now: str, allowed: Iterable[str]) -> None:

@@ -149,13 +149,15 @@ def drive(
         say({"event": "warning", "text": note})
     began = clock = time.perf_counter()
     waiting = torch.empty(0, dtype=torch.long)
+    clustering = measure.LastFit()
     state, states = saved, run(method, fed, plan.rounds, saved)
     if saved:
         next(states)  # the state that was saved: it is measured already
     for state in states:
         asked, fed.ledger[:] = list(fed.ledger), []
         truth = population.at(state.round).group
-        rows = measure.traffic(state, asked, names) + measure.grouped(state, previous, truth)
+        rows = measure.traffic(state, asked, names)
+        rows += measure.grouped(state, previous, truth, clustering)
         previous = state.assign
         due = state.round % plan.every == 0 or state.round >= plan.rounds
         trained = time.perf_counter()

@@ -114,9 +114,20 @@ class Inspection:
 
     def plot(self) -> Any:
         """A plotly figure: trajectories by planted group, or by cluster; and the curve."""
-        from coterie.report.charts.inspection import figure
+        from coterie.report.charts.inspection import Thresholds, Trajectories, figure
 
-        return figure(self)
+        kind, labels = ("cluster", self.cut.labels) if self.group is None else ("group", self.group)
+        return figure(
+            Trajectories(self.trajectories, self.names, self.classes, labels.tolist(), kind),
+            Thresholds(
+                self.curve.threshold, self.curve.k, self.curve.silhouette, self.cut.threshold
+            ),
+            heads=(
+                f"gradient trajectories, {len(self.names):,} clients (Hopkins {self.hopkins:.2f})",
+                f"clusters by threshold ({self.measure})",
+            ),
+            title=self.verdict,
+        )
 
 
 def inspect(

@@ -6,83 +6,18 @@ with all its samples or with a few of each class, and adapts its model epoch by 
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from statistics import fmean
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
-from coterie.core import storage
 from coterie.core.client import Client
 from coterie.core.errors import DataError
 from coterie.core.rng import stream
 from coterie.data.population import Population
-from coterie.runs.history import csv_lines
+from coterie.runs.newcomers import Joined, Row
 from coterie.studies.placement import place
 from coterie.studies.result import Result
-
-FILE = "newcomers.csv"
-
-
-class Row(NamedTuple):
-    """One newcomer after so many epochs on so many samples."""
-
-    newcomer: str
-    group: int | None  # the planted one
-    cluster: int | None  # the model it was given; None: none
-    right: bool | None  # whether most of that cluster are of its group; None: that has no meaning
-    shots: int | None  # samples of each class that it had; None: all
-    samples: int
-    epochs: int
-    accuracy: float | None
-    bytes_down: int  # what placing it cost; adaptation sends nothing
-    bytes_up: int
-
-
-@dataclass(frozen=True)
-class Joined:
-    """How newcomers did."""
-
-    rows: tuple[Row, ...]
-
-    @property
-    def shots(self) -> list[int | None]:
-        """The numbers of samples of a class, all of them first."""
-        return list(dict.fromkeys(r.shots for r in self.rows))
-
-    def accuracy(self, epochs: int, shots: int | None = None) -> float | None:
-        """The mean over newcomers."""
-        them = [r for r in self.rows if r.epochs == epochs and r.shots == shots]
-        return mean(r.accuracy for r in them)
-
-    def assigned(self, shots: int | None = None) -> float | None:
-        """The share of newcomers in a cluster of their own group, of those who could be."""
-        return mean(r.right for r in self.rows if r.epochs == 0 and r.shots == shots)
-
-    def cost(self, shots: int | None = None) -> tuple[float, float]:
-        """Bytes up from and down to a newcomer, in the mean."""
-        them = [r for r in self.rows if r.epochs == 0 and r.shots == shots]
-        return fmean(r.bytes_up for r in them), fmean(r.bytes_down for r in them)
-
-    @property
-    def epochs(self) -> int:
-        """How long they adapted."""
-        return max(r.epochs for r in self.rows)
-
-    @property
-    def newcomers(self) -> list[str]:
-        """Their names."""
-        return list(dict.fromkeys(r.newcomer for r in self.rows))
-
-
-def mean(values: Iterable[float | None]) -> float | None:
-    """The mean of what is known."""
-    known = [float(v) for v in values if v is not None]
-    return fmean(known) if known else None
 
 
 def hold_out(population: Population, share: float, seed: int) -> tuple[Population, list[int]]:
@@ -186,35 +121,3 @@ def few(client: Client, shots: int, seed: int) -> Client:
     kept = [order[client.y[order] == k][:shots] for k in client.y.unique()]
     index = torch.cat(kept).sort().values
     return replace(client, x=client.x[index], y=client.y[index])
-
-
-def record(folder: Path, joined: Joined) -> None:
-    """Write newcomers.csv into the folder of a run."""
-    lines = [Row._fields, *(["" if v is None else v for v in row] for row in joined.rows)]
-    storage.replace_file(folder / FILE, csv_lines(lines).encode())
-
-
-def read(folder: Path) -> Joined | None:
-    """What `record` wrote, or None if nobody joined."""
-    if not (folder / FILE).exists():
-        return None
-    rows = []
-    for r in csv.DictReader(io.StringIO((folder / FILE).read_text())):
-        number = {
-            k: int(v) if v else None for k, v in r.items() if k in ("group", "cluster", "shots")
-        }
-        rows.append(
-            Row(
-                r["newcomer"],
-                number["group"],
-                number["cluster"],
-                None if not r["right"] else r["right"] == "True",
-                number["shots"],
-                int(r["samples"]),
-                int(r["epochs"]),
-                float(r["accuracy"]) if r["accuracy"] else None,
-                int(r["bytes_down"]),
-                int(r["bytes_up"]),
-            )
-        )
-    return Joined(tuple(rows))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -21,10 +22,13 @@ from coterie.core.types import Asked, Method, Reply, State
 from coterie.data.dataset import Data, Scaler
 from coterie.data.population_given import Given, quarters, unfit
 from coterie.engines.front import Front
-from coterie.studies.result import PerClient, Result
+from coterie.runs.per_client import PerClient
 from coterie.tasks.score import Score, accuracy_and_loss
 from coterie.tasks.solver import Solver
 from coterie.tasks.steps import Stepwise, logits
+
+if TYPE_CHECKING:
+    from coterie.studies.result import Result
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,14 @@
-"""What a run leaves in your hands."""
+"""The result of a run: its models, everything that was measured, and its page and charts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -14,45 +16,14 @@ from coterie.core.types import Engine, Method, State
 from coterie.data.population import Population
 from coterie.runs import metrics
 from coterie.runs.history import History
+from coterie.runs.per_client import PerClient
+from coterie.runs.reading import Clusters, RunReader
 from coterie.tasks.score import Held
 
 if TYPE_CHECKING:
     from coterie.data.population_given import Given
+    from coterie.report.run_data import Insight, RunData
     from coterie.studies.placement import Placement
-
-
-@dataclass(frozen=True)
-class PerClient:
-    """One number per client.
-
-    >>> accuracy = PerClient({"a": 0.5, "b": 1.0})
-    >>> accuracy.mean(), accuracy.worst(), accuracy["b"]
-    (0.75, 0.5, 1.0)
-    """
-
-    values: Mapping[str, float]
-
-    def __getitem__(self, client: str | int) -> float:
-        return self.values[str(client)]
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    def mean(self) -> float:
-        """The plain mean over clients."""
-        return float(self._tensor().mean())
-
-    def std(self) -> float:
-        """The deviation over clients (population)."""
-        return float(self._tensor().std(correction=0))
-
-    def worst(self, share: float = 0.0) -> float:
-        """The worst client, or the mean of the worst share of clients."""
-        count = max(1, round(share * len(self)))
-        return metrics.bottom_k(self._tensor(), count)
-
-    def _tensor(self) -> torch.Tensor:
-        return torch.tensor(list(self.values.values()), dtype=torch.float64)
 
 
 @dataclass(frozen=True)
@@ -95,6 +66,35 @@ class Result:
 
         return place(self, newcomers, epochs)
 
+    @cached_property
+    def insight(self) -> Insight | None:
+        """What only the clients' data can tell; None if they are on the clients' own machines."""
+        from coterie.studies.insight import insight
+
+        return insight(self)
+
+    def run_data(self, *, insight: bool = True) -> RunData:
+        """The run as a report draws it; without `insight`, nothing that takes further tests."""
+        from coterie.report.references import with_references
+        from coterie.report.run_data import RunData, measured, with_insight, without_settings
+
+        records = RunReader(self.folder) if self.folder else None
+        # An opened run may have gone on since: it is shown as far as this result goes.
+        held = records.clusters.until(self.state.round) if records else clusters_of(self)
+        notes = records.notes if records else {"population": self.population.key}
+        run = RunData(
+            title=records.folder.name if records else type(self.method).__name__,
+            settings=records.settings if records else "",
+            events=records.events if records else (),
+            summary=self.summary,
+            **measured(self.history, held),
+            memory={name: t.numpy() for name, t in self.state.memory.items()},
+            models=self.state.k,
+            notes=without_settings(notes),
+            folder=self.folder,
+        )
+        return with_insight(with_references(run), self.insight) if insight else run
+
     def report(self, file: str | Path = "report.html") -> Path:
         """Write the page of this run: one file that opens without a network."""
         from coterie.report import write_result
@@ -113,14 +113,28 @@ class Result:
         return card(self)
 
 
+def clusters_of(result: Result) -> Clusters:
+    """Who held which model in each round of a run without a folder, as far as its history tells."""
+    names = tuple(result.fed.names)
+    rounds = np.array(sorted({row.round for row in result.history}), np.int64)
+    assign = np.full((len(rounds), len(names)), -1, np.int64)
+    row_of = {int(t): r for r, t in enumerate(rounds)}
+    column_of = {name: i for i, name in enumerate(names)}
+    for row in result.history:
+        if row.client and row.cluster:
+            assign[row_of[row.round], column_of[row.client]] = int(row.cluster)
+    assign[-1] = result.state.assign.numpy()
+    groups = [g.numpy() for t in rounds if (g := result.population.at(int(t)).group) is not None]
+    return Clusters(names, rounds, assign, np.stack(groups) if groups else None)
+
+
 def summarise(
     history: History, *, clients: int, last_k: int, target: float | None, drift: int = 0
 ) -> dict[str, Any]:
     """The numbers of a run, each under its own name; never the best round by test accuracy."""
     stage = history.stages[-1]
     series = {stage: history.series("accuracy_mean", stage) for stage in history.stages}
-    rounds = list(series[stage])
-    final = rounds[-1]
+    final = list(series[stage])[-1]
     out: dict[str, Any] = {"round": final, "stage": stage}
     for name, values in series.items():
         trained = [v for t, v in values.items() if t > 0] or list(values.values())
@@ -133,7 +147,9 @@ def summarise(
             "accuracy_top_5": metrics.top_k_mean(trained, 5),
         }
         if target is not None:
-            hit = next((t for t, v in values.items() if t > 0 and v >= target), None)
+            rounds = [t for t in values if t > 0]
+            place = metrics.rounds_to_target([values[t] for t in rounds], target)
+            hit = None if place is None else rounds[place - 1]
             out[name]["target"] = target
             out[name]["rounds_to_target"] = hit
             out[name]["bytes_to_target"] = None if hit is None else spent(history, hit)

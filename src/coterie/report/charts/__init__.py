@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from coterie.report.charts.style import Absent, colour
 
 if TYPE_CHECKING:
-    from coterie.report.reading import RunData
+    from coterie.report.run_data import RunData
 
 # name -> module of this package; the function has the chart's name.
 CHARTS = {

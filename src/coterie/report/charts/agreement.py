@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from coterie.report.charts.style import QUIET, Absent, by_round, figure
-from coterie.report.reading import RunData
+from coterie.report.charts.style import QUIET, Absent, add_line, by_round, figure
+from coterie.report.run_data import RunData
 
 LINES = {
     "ari": ("ARI with the planted groups", "solid"),
@@ -36,13 +36,6 @@ def agreement(run: RunData) -> Any:
     for metric, (name, dash) in LINES.items():
         series = found[metric]
         if len(series.rounds):
-            drawn.add_scatter(
-                x=series.rounds.tolist(),
-                y=series.values.tolist(),
-                name=name,
-                mode="lines" if len(series.rounds) > 1 else "markers",
-                line={"dash": dash, "width": 2.4},
-                hovertemplate="%{y:.3f}",
-            )
+            add_line(drawn, *series, name, hover="%{y:.3f}", dash=dash, width=2.4)
     low = min(float(s.values.min()) for s in found.values() if len(s.values))
     return drawn.update_yaxes(range=[min(-0.05, low - 0.05), 1.05])

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from coterie.report.charts.fairness import curve
 from coterie.report.charts.style import QUIET, Absent, colour, faded, figure, plain
-
-if TYPE_CHECKING:
-    from coterie.studies.comparison import Comparison
+from coterie.runs.comparison import Comparison
+from coterie.runs.statistics import Friedman
 
 PAIRS = 28  # of methods in the chart of wins
 
@@ -65,46 +64,60 @@ def ranks(found: Comparison) -> Any:
     test = found.tests().friedman_clients if len(labels(found)) > 2 else None
     if test is None:
         raise Absent("mean ranks need three methods or more")
-    order = sorted(test.methods, key=lambda m: test.ranks[m])
-    k, bars = len(order), test.alike
+    k, bars = len(test.methods), len(test.alike)
     drawn = figure(
-        height=170 + 15 * k + 14 * len(bars),
+        height=170 + 15 * k + 14 * bars,
         margin={"l": 24, "r": 24, "t": 24, "b": 52},
         xaxis={
             "title": f"mean rank over {test.n:,} clients and seeds (1 is best)",
             "range": [0.6, k + 0.4],
             "dtick": 1,
         },
-        yaxis={"visible": False, "range": [-(k + 1) // 2 - 0.6, len(bars) * 0.6 + 1.6]},
+        yaxis={"visible": False, "range": [-(k + 1) // 2 - 0.6, bars * 0.6 + 1.6]},
         showlegend=False,
     )
-    cd = test.critical_difference
-    top = len(bars) * 0.6 + 1.1
+    add_critical_difference(drawn, test.critical_difference, height=bars * 0.6 + 1.1)
+    add_bars(drawn, test)
+    add_ranks(drawn, test, found)
+    return drawn
+
+
+def add_critical_difference(drawn: Any, length: float, height: float) -> None:
+    """The scale at the top: ranks that are nearer than this are not told apart."""
+    text = f"critical difference {length:.2f}"
     drawn.add_scatter(
-        x=[1, 1 + cd],
-        y=[top, top],
+        x=[1, 1 + length],
+        y=[height, height],
         mode="lines+markers",
         marker={"symbol": "line-ns-open", "size": 9},
         line={"width": 2},
         name="critical difference",
-        hovertemplate=f"critical difference {cd:.2f}<extra></extra>",
+        hovertemplate=f"{text}<extra></extra>",
     )
     drawn.add_annotation(
-        x=1 + cd, y=top, text=f"critical difference {cd:.2f}", showarrow=False, xanchor="left",
-        xshift=8,
-    )  # fmt: skip
-    for i, bar in enumerate(bars):
+        x=1 + length, y=height, text=text, showarrow=False, xanchor="left", xshift=8
+    )
+
+
+def add_bars(drawn: Any, test: Friedman) -> None:
+    """A bar over each run of methods that are not told apart."""
+    for i, bar in enumerate(test.alike):
         ends = [test.ranks[m] for m in bar]
-        y = 0.45 + 0.6 * i
+        height = 0.45 + 0.6 * i
         drawn.add_scatter(
             x=[min(ends) - 0.04, max(ends) + 0.04],
-            y=[y, y],
+            y=[height, height],
             mode="lines",
             line={"width": 6, "color": QUIET},
             name="not told apart",
             hovertemplate=f"not told apart: {plain(', '.join(bar))}<extra></extra>",
         )
-    half = (k + 1) // 2  # the better half has its names to the left, the others to the right
+
+
+def add_ranks(drawn: Any, test: Friedman, found: Comparison) -> None:
+    """Each method's rank, with a line to its name: the better half to the left, others right."""
+    order = sorted(test.methods, key=lambda m: test.ranks[m])
+    k, half = len(order), (len(order) + 1) // 2
     for i, m in enumerate(order):
         depth = -(i + 1 if i < half else k - i)
         edge = 0.6 if i < half else k + 0.4
@@ -118,10 +131,13 @@ def ranks(found: Comparison) -> Any:
             hovertemplate="mean rank %{x:.2f}",
         )
         drawn.add_annotation(
-            x=edge, y=depth, text=f"{plain(m, 40)}  {test.ranks[m]:.2f}", showarrow=False,
-            xanchor="left" if i < half else "right", yanchor="bottom",
-        )  # fmt: skip
-    return drawn
+            x=edge,
+            y=depth,
+            text=f"{plain(m, 40)}  {test.ranks[m]:.2f}",
+            showarrow=False,
+            xanchor="left" if i < half else "right",
+            yanchor="bottom",
+        )
 
 
 def differences(found: Comparison) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from coterie.report.charts.style import SCALE, Absent, figure
-from coterie.report.reading import RunData
+from coterie.report.run_data import RunData
 
 
 def cross(run: RunData) -> Any:
@@ -19,7 +19,7 @@ def cross(run: RunData) -> Any:
         raise Absent("every client has a model of its own")
     if len(Z) < 2:
         raise Absent("there is only one model")
-    names = [f"{c}" for c in run.clusters.tolist()]
+    names = [f"{c}" for c in run.insight.clusters]
     drawn = figure(
         height=min(760, 230 + 34 * len(Z)),
         xaxis={"title": "model of cluster", "type": "category", "showgrid": False},

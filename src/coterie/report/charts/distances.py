@@ -3,100 +3,114 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from coterie.report.charts.river import planted_colour
 from coterie.report.charts.style import SCALE, Absent, colour, figure, plain
-from coterie.report.reading import Floats, Ints, RunData
+from coterie.report.run_data import RunData
+from coterie.runs.reading import Floats, Ints
 
-STRIP = 0.066  # width of a strip beside the matrix
+WIDTH = 0.066  # of a strip beside the matrix
+BARE = {"showticklabels": False, "ticks": "", "showgrid": False, "zeroline": False}  # of an axis
 CELLS = 200  # on a side: larger matrices are averaged in blocks
 MARKS = ("circle", "square", "diamond", "cross", "triangle-up", "star", "x", "hexagon")
 
 
+class Strip(NamedTuple):
+    """A label of each client, shown as a colour beside the matrix."""
+
+    word: str
+    labels: Ints  # (m,)
+    hue: Callable[[int], str]
+
+
 def distances(run: RunData) -> Any:
     """The distance matrix in the order of its dendrogram, with strips of clusters and groups."""
-    import plotly.graph_objects as go
-    from scipy.cluster.hierarchy import leaves_list, linkage
-    from scipy.spatial.distance import squareform
-
     D, who = matrix(run)
-    pairs = squareform(D, checks=False)
-    tree = linkage(pairs, "average", optimal_ordering=len(who) <= 400)
-    order = leaves_list(tree).astype(np.int64)
-    parts = np.array_split(order, min(CELLS, len(order)))
-    Z = blocks(D, parts)
-    if len(parts) == len(who):
-        np.fill_diagonal(Z, np.nan)  # a client to itself: nothing to see
+    parts = np.array_split(in_tree_order(D), min(CELLS, len(who)))
     names = [
         plain(run.clients[who[p[0]]], 22) + (f" … ({len(p)})" if len(p) > 1 else "") for p in parts
     ]
-    places = list(range(len(parts)))
-    strips: list[tuple[str, Ints, Callable[[int], str]]] = [
-        ("cluster", run.assign[-1][who], colour)
-    ]
+    strips = [Strip("cluster", run.assign[-1][who], colour)]
     if run.group is not None:
-        strips.append(("planted", run.group[-1][who], lambda g: planted_colour(run, g)))
-    left = STRIP * len(strips)
+        planted = run.group[-1][who]
+        strips.append(Strip("planted", planted, lambda group: planted_colour(run, group)))
     drawn = figure(
         height=640,
         margin={"l": 24, "r": 24, "t": 30, "b": 60},
         xaxis={
-            "domain": [left + 0.01, 1],
-            "showticklabels": False,
-            "ticks": "",
+            "domain": [WIDTH * len(strips) + 0.01, 1],
             "title": "clients, in the same order",
-            "showgrid": False,
-            "zeroline": False,
+            **BARE,
         },
         yaxis={"visible": False, "autorange": "reversed"},
     )
+    add_matrix(drawn, D, parts, names)
+    for place, strip in enumerate(strips):
+        add_strip(drawn, strip, place, parts, names)
+    return drawn.update_layout(bargap=0)
+
+
+def in_tree_order(D: Floats) -> Ints:
+    """(m,) the clients as the leaves of their dendrogram: who is near lies side by side."""
+    from scipy.cluster.hierarchy import leaves_list, linkage
+    from scipy.spatial.distance import squareform
+
+    pairs = squareform(D, checks=False)
+    order: Ints = leaves_list(linkage(pairs, "average", optimal_ordering=len(D) <= 400))
+    return order.astype(np.int64)
+
+
+def add_matrix(drawn: Any, D: Floats, parts: list[Ints], names: list[str]) -> None:
+    """The distances, a cell for each pair of clients or of blocks of clients."""
+    import plotly.graph_objects as go
+
+    Z = blocks(D, parts)
+    if len(parts) == len(D):
+        np.fill_diagonal(Z, np.nan)  # a client to itself: nothing to see
+    places = list(range(len(parts)))
+    few = len(parts) <= 60
     drawn.add_trace(
         go.Heatmap(
             z=Z.tolist(),
             x=places,
             y=places,
             customdata=names,
-            text=[[f"{a} – {b}" for b in names] for a in names] if len(parts) <= 60 else None,
+            text=[[f"{a} – {b}" for b in names] for a in names] if few else None,
             colorscale=SCALE,
             colorbar={"title": {"text": "distance"}, "thickness": 12},
-            hovertemplate=("%{text}: " if len(parts) <= 60 else "") + "%{z:.4g}<extra></extra>",
+            hovertemplate=("%{text}: " if few else "") + "%{z:.4g}<extra></extra>",
         )
     )
-    for s, (word, labels, hue) in enumerate(strips):
-        axis = f"x{s + 2}"
-        shown = [int(np.bincount(labels[p] + 1).argmax()) - 1 for p in parts]
-        drawn.add_bar(
-            x=[1] * len(parts),
-            y=places,
-            orientation="h",
-            width=1,
-            marker={"color": [hue(c) for c in shown], "line": {"width": 0}},
-            xaxis=axis,
-            text=names,
-            textposition="none",
-            customdata=shown,
-            hovertemplate=f"%{{text}}: {word} %{{customdata}}<extra></extra>",
-            showlegend=False,
-        )
-        begin = STRIP * s
-        drawn.update_layout(
-            {
-                f"xaxis{s + 2}": {
-                    "domain": [begin, begin + STRIP - 0.008],
-                    "range": [0, 1],
-                    "fixedrange": True,
-                    "showticklabels": False,
-                    "ticks": "",
-                    "showgrid": False,
-                    "zeroline": False,
-                    "title": {"text": word, "standoff": 4},
-                }
-            }
-        )
-    return drawn.update_layout(bargap=0)
+
+
+def add_strip(drawn: Any, strip: Strip, place: int, parts: list[Ints], names: list[str]) -> None:
+    """A column beside the matrix: the commonest label of each of its rows, as a colour."""
+    shown = [int(np.bincount(strip.labels[p] + 1).argmax()) - 1 for p in parts]
+    drawn.add_bar(
+        x=[1] * len(parts),
+        y=list(range(len(parts))),
+        orientation="h",
+        width=1,
+        marker={"color": [strip.hue(label) for label in shown], "line": {"width": 0}},
+        xaxis=f"x{place + 2}",
+        text=names,
+        textposition="none",
+        customdata=shown,
+        hovertemplate=f"%{{text}}: {strip.word} %{{customdata}}<extra></extra>",
+        showlegend=False,
+    )
+    begin = WIDTH * place
+    axis = {
+        "domain": [begin, begin + WIDTH - 0.008],
+        "range": [0, 1],
+        "fixedrange": True,
+        "title": {"text": strip.word, "standoff": 4},
+        **BARE,
+    }
+    drawn.update_layout({f"xaxis{place + 2}": axis})
 
 
 def clients(run: RunData) -> Any:

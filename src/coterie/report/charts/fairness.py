@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from coterie.report.charts.gains import references
-from coterie.report.charts.style import QUIET, Absent, by_round, colour, figure, plain
-from coterie.report.reading import Floats, RunData
+from coterie.report.charts.style import QUIET, Absent, add_line, by_round, colour, figure, plain
+from coterie.report.run_data import RunData
+from coterie.runs.reading import Floats
 
 CLUSTERS = 10  # with a curve of their own
 
@@ -41,7 +42,7 @@ def span(run: RunData) -> list[float]:
 
 
 def curve(drawn: Any, values: Floats, name: str, **line: Any) -> None:
-    """One distribution, as steps."""
+    """Add the share of clients at or below each accuracy, as a curve of steps."""
     x = np.sort(values[~np.isnan(values)])
     if not len(x):
         return
@@ -71,13 +72,5 @@ def worst(run: RunData) -> Any:
         yaxis={"title": "accuracy", "tickformat": ".0%", "rangemode": "tozero"},
     )
     for metric, (name, dash, width) in lines.items():
-        series = run.series(metric)
-        drawn.add_scatter(
-            x=series.rounds.tolist(),
-            y=series.values.tolist(),
-            name=name,
-            mode="lines" if len(series.rounds) > 1 else "markers",
-            line={"dash": dash, "width": width},
-            hovertemplate="%{y:.1%}",
-        )
+        add_line(drawn, *run.series(metric), name, hover="%{y:.1%}", dash=dash, width=width)
     return drawn

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from coterie.report.charts.style import Absent, colour, figure, plain
-from coterie.report.reading import Floats, RunData
+from coterie.report.run_data import RunData
+from coterie.runs.reading import Floats
 
 ROWS = 60  # clients with a row of their own; more are drawn as one curve
 SYMBOLS = ("square-open", "circle-open", "diamond-open")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from coterie.report.charts.style import Absent, by_round, colour, figure, plain
-from coterie.report.reading import RunData
+from coterie.report.run_data import RunData
 
 ROWS = 40  # clients with a row of their own, those with most rejected replies first
 

@@ -2,56 +2,75 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from coterie.studies.inspection import Inspection
+from torch import Tensor
 
 
-def figure(seen: Inspection) -> Any:
-    """A plotly figure of two parts, one above the other."""
-    from plotly.colors import qualitative
+class Trajectories(NamedTuple):
+    """The gradient trajectories of n clients through C classes, and the label of each client."""
+
+    values: Tensor  # (n, 2, C) pull and push of each class
+    names: Sequence[str]  # n
+    classes: Sequence[str]  # C
+    labels: Sequence[int]  # n
+    kind: str  # of the labels: cluster or group
+
+
+class Thresholds(NamedTuple):
+    """What a cut of the clients' tree at each of T thresholds gives."""
+
+    threshold: Tensor  # (T,)
+    clusters: Tensor  # (T,)
+    silhouette: Tensor  # (T,)
+    chosen: float  # where it is cut if nobody says where
+
+
+def figure(seen: Trajectories, curve: Thresholds, *, heads: tuple[str, str], title: str) -> Any:
+    """A Plotly figure of two parts, one above the other, each under its head."""
     from plotly.subplots import make_subplots
 
     drawn = make_subplots(
-        rows=2,
-        cols=1,
-        specs=[[{}], [{"secondary_y": True}]],
-        subplot_titles=(
-            f"gradient trajectories, {len(seen.names):,} clients (Hopkins {seen.hopkins:.2f})",
-            f"clusters by threshold ({seen.measure})",
-        ),
+        rows=2, cols=1, specs=[[{}], [{"secondary_y": True}]], subplot_titles=heads
     )
-    word = "cluster" if seen.group is None else "group"
-    labels = (seen.cut.labels if seen.group is None else seen.group).tolist()
+    add_trajectories(drawn, seen, {"row": 1, "col": 1})
+    add_thresholds(drawn, curve, {"row": 2, "col": 1})
+    return drawn.update_layout(height=900, title=title.replace("\n", "<br>"))
+
+
+def add_trajectories(drawn: Any, seen: Trajectories, place: Mapping[str, int]) -> None:
+    """A line for each client, in the colour of its label."""
+    from plotly.colors import qualitative
+
     met: set[int] = set()
     for name, label, (pull, push) in zip(
-        seen.names, labels, seen.trajectories.tolist(), strict=True
+        seen.names, seen.labels, seen.values.tolist(), strict=True
     ):
         drawn.add_scatter(
             x=pull,
             y=push,
             mode="lines+markers",
-            name=f"{word} {label}",
-            legendgroup=f"{word} {label}",
+            name=f"{seen.kind} {label}",
+            legendgroup=f"{seen.kind} {label}",
             showlegend=label not in met,
             line={"color": qualitative.Plotly[label % len(qualitative.Plotly)], "width": 1},
             text=list(seen.classes),
             hovertemplate=f"client {name}<br>class %{{text}}<extra></extra>",
-            row=1,
-            col=1,
+            **place,
         )
         met.add(label)
-    steps = {"x": seen.curve.threshold.tolist(), "row": 2, "col": 1, "line": {"shape": "hv"}}
-    drawn.add_scatter(y=seen.curve.k.tolist(), name="clusters", **steps)
-    drawn.add_scatter(
-        y=seen.curve.silhouette.tolist(), name="silhouette", secondary_y=True, **steps
-    )
-    chosen = f"automatic: {seen.cut.threshold:.3g}"
-    drawn.add_vline(seen.cut.threshold, line_dash="dot", annotation_text=chosen, row=2, col=1)
-    drawn.update_xaxes(title="pull", row=1, col=1)
-    drawn.update_yaxes(title="push", row=1, col=1)
-    drawn.update_xaxes(title="threshold", row=2, col=1)
-    drawn.update_yaxes(title="clusters", row=2, col=1, secondary_y=False)
-    drawn.update_yaxes(title="silhouette", row=2, col=1, secondary_y=True)
-    return drawn.update_layout(height=900, title=seen.verdict.replace("\n", "<br>"))
+    drawn.update_xaxes(title="pull", **place)
+    drawn.update_yaxes(title="push", **place)
+
+
+def add_thresholds(drawn: Any, curve: Thresholds, place: Mapping[str, int]) -> None:
+    """Clusters and silhouette as steps, and the threshold that would be chosen."""
+    steps = {"x": curve.threshold.tolist(), **place, "line": {"shape": "hv"}}
+    drawn.add_scatter(y=curve.clusters.tolist(), name="clusters", **steps)
+    drawn.add_scatter(y=curve.silhouette.tolist(), name="silhouette", secondary_y=True, **steps)
+    chosen = f"automatic: {curve.chosen:.3g}"
+    drawn.add_vline(curve.chosen, line_dash="dot", annotation_text=chosen, **place)
+    drawn.update_xaxes(title="threshold", **place)
+    drawn.update_yaxes(title="clusters", **place, secondary_y=False)
+    drawn.update_yaxes(title="silhouette", **place, secondary_y=True)

@@ -2,59 +2,78 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from coterie.report.charts.style import SCALE, Absent, colour, figure, plain
-from coterie.report.reading import Ints, RunData
+from coterie.report.run_data import RunData
+from coterie.runs.reading import Ints
 
 ROWS = 200  # at most: clients of one cluster are averaged beyond
+NAMED = 60  # up to so many rows, each has its name beside it
 
 
 def labels(run: RunData) -> Any:
     """Clients x classes as shares of each client's samples, grouped by cluster, with sizes."""
-    import plotly.graph_objects as go
-
     if run.insight is None:
         raise Absent(f"the clients' data are not at hand: {run.missing or 'they were not read'}")
     counts = run.insight.counts
     held = np.zeros(run.n, int) if run.personal else run.assign[-1]
     order = np.lexsort((np.arange(run.n), counts.argmax(1), held))
     rows = binned(order, held)
-    sums = np.stack([counts[r].sum(0) for r in rows])
-    share = sums / np.maximum(1, sums.sum(1, keepdims=True))
     names = [plain(run.clients[r[0]], 22) + f" … ({len(r)})" * (len(r) > 1) for r in rows]
-    places = list(range(len(rows)))
-    classes = [plain(c, 16) for c in run.insight.classes]
+    clusters = [int(held[r[0]]) for r in rows]
     drawn = figure(
         height=min(900, 150 + 17 * len(rows)),
-        xaxis={
+        **axes(names),
+        bargap=0.15 if len(rows) <= NAMED else 0,
+        showlegend=False,
+    )
+    sums = np.stack([counts[r].sum(0) for r in rows])
+    add_shares(drawn, sums, names, [plain(c, 16) for c in run.insight.classes])
+    sizes = [float(counts[r].sum(1).mean()) for r in rows]
+    add_bars(drawn, "x2", sizes, names, clusters, hover=": %{x:,.0f} samples")
+    add_bars(drawn, "x3", [1.0] * len(rows), names, clusters, width=1)
+    return drawn
+
+
+def axes(names: Sequence[str]) -> dict[str, Any]:
+    """From left to right: a strip of clusters (x3), the map (x), the samples of each row (x2)."""
+    shown = len(names) <= NAMED
+    return {
+        "xaxis": {
             "title": "class",
             "type": "category",
             "domain": [0.03, 0.76],
             "showgrid": False,
             "ticks": "",
         },
-        xaxis2={"domain": [0.86, 1], "title": "samples", "rangemode": "tozero"},
-        xaxis3={"domain": [0, 0.022], "range": [0, 1], "visible": False, "fixedrange": True},
-        yaxis={
+        "xaxis2": {"domain": [0.86, 1], "title": "samples", "rangemode": "tozero"},
+        "xaxis3": {"domain": [0, 0.022], "range": [0, 1], "visible": False, "fixedrange": True},
+        "yaxis": {
             "title": "client, by cluster",
             "anchor": "x3",
             "autorange": "reversed",
-            "tickvals": places if len(rows) <= 60 else [],
-            "ticktext": names if len(rows) <= 60 else [],
+            "tickvals": list(range(len(names))) if shown else [],
+            "ticktext": list(names) if shown else [],
             "showgrid": False,
             "zeroline": False,
         },
-        bargap=0.15 if len(rows) <= 60 else 0,
-        showlegend=False,
-    )
+    }
+
+
+def add_shares(drawn: Any, sums: Ints, names: Sequence[str], classes: Sequence[str]) -> None:
+    """The map: which share of a row's samples has which label."""
+    import plotly.graph_objects as go
+
+    share = sums / np.maximum(1, sums.sum(1, keepdims=True))
     drawn.add_trace(
         go.Heatmap(
             z=share.tolist(),
-            x=classes,
-            y=places,
+            x=list(classes),
+            y=list(range(len(names))),
             text=[[n] * len(classes) for n in names],
             customdata=sums.tolist(),
             colorscale=SCALE,
@@ -64,23 +83,31 @@ def labels(run: RunData) -> Any:
             "<extra></extra>",
         )
     )
-    hues = [colour(0 if run.personal else int(held[r[0]])) for r in rows]
-    for axis, x, gap in (("x2", [counts[r].sum(1).mean() for r in rows], None), ("x3", None, 1)):
-        drawn.add_bar(
-            x=x or [1] * len(rows),
-            y=places,
-            width=gap,
-            orientation="h",
-            xaxis=axis,
-            marker={"color": hues, "line": {"width": 0}},
-            text=names,
-            textposition="none",
-            customdata=[int(held[r[0]]) for r in rows],
-            hovertemplate="client %{text}, cluster %{customdata}"
-            + (": %{x:,.0f} samples" if x else "")
-            + "<extra></extra>",
-        )
-    return drawn
+
+
+def add_bars(
+    drawn: Any,
+    axis: str,
+    lengths: Sequence[float],
+    names: Sequence[str],
+    clusters: Sequence[int],
+    *,
+    width: float | None = None,
+    hover: str = "",
+) -> None:
+    """A bar for each row, in the colour of its cluster."""
+    drawn.add_bar(
+        x=list(lengths),
+        y=list(range(len(names))),
+        width=width,
+        orientation="h",
+        xaxis=axis,
+        marker={"color": [colour(c) for c in clusters], "line": {"width": 0}},
+        text=list(names),
+        textposition="none",
+        customdata=list(clusters),
+        hovertemplate=f"client %{{text}}, cluster %{{customdata}}{hover}<extra></extra>",
+    )
 
 
 def binned(order: Ints, held: Ints) -> list[Ints]:

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from coterie.report.charts.style import Absent, by_round, colour, figure
-from coterie.report.reading import Floats, RunData
+from coterie.report.charts.style import Absent, add_line, by_round, colour, figure
+from coterie.report.run_data import RunData
+from coterie.runs.reading import Floats
 
 LINES = 24  # clusters with a line of their own: the largest ones
 BAND = "rgba(138,147,163,0.22)"
@@ -38,14 +39,8 @@ def lines(run: RunData, tables: Mapping[str, Floats], metric: str, shown: str) -
     drawn.add_scatter(y=high.tolist(), showlegend=False, name="90 % of clients below", **edge)
     drawn.add_scatter(y=low.tolist(), fill="tonexty", fillcolor=BAND, name="middle 80 %", **edge)
     for cluster, values in cluster_means(run, table).items():
-        drawn.add_scatter(
-            x=x,
-            y=values.tolist(),
-            mode="lines" if len(x) > 1 else "markers",
-            name=f"cluster {cluster}",
-            line={"color": colour(cluster), "width": 1.6},
-            hovertemplate=shown,
-        )
+        name = f"cluster {cluster}"
+        add_line(drawn, run.tested, values, name, hover=shown, color=colour(cluster), width=1.6)
     if run.stage == "after":
         drawn.add_scatter(
             x=x,
@@ -54,14 +49,7 @@ def lines(run: RunData, tables: Mapping[str, Floats], metric: str, shown: str) -
             line={"dash": "dot", "width": 2},
             hovertemplate=shown,
         )
-    drawn.add_scatter(
-        x=x,
-        y=run.series(metric).values.tolist(),
-        mode="lines" if len(x) > 1 else "markers",
-        name="mean",
-        line={"width": 3.2},
-        hovertemplate=shown,
-    )
+    add_line(drawn, run.tested, run.series(metric).values, "mean", hover=shown, width=3.2)
     return drawn
 
 

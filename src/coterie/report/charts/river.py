@@ -2,99 +2,151 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from coterie.report.charts.style import Absent, by_round, colour, faded, figure
-from coterie.report.reading import Ints, RunData
+from coterie.report.run_data import RunData
+from coterie.runs.reading import Ints
 
 COLUMNS = 12  # of the river: more rounds are thinned to those in which somebody moved
 SHARE = 0.82  # of the height is filled; the rest lies between the nodes
 
 
+class Column(NamedTuple):
+    """A column of the river: who is in which cluster in a round, or in which planted group."""
+
+    head: str
+    word: str  # what a node of it is: cluster or group
+    labels: Ints  # (n,)
+    order: Sequence[int]  # its nodes from top to bottom
+    hue: Callable[[int], str]
+
+
+class Node(NamedTuple):
+    """The clients of one column that are together."""
+
+    label: str
+    name: str
+    color: str
+    x: float
+    y: float
+
+
 def river(run: RunData) -> Any:
     """A Sankey diagram: a column for each round that matters, and last the planted groups."""
     grouped(run)
-    import plotly.graph_objects as go
+    columns = columns_of(run)
+    nodes, place = nodes_of(columns)
+    drawn = figure(height=420, margin={"l": 20, "r": 20, "t": 36, "b": 20})
+    add_sankey(drawn, nodes, links_of(columns, place))
+    last = len(columns) - 1
+    for i, column in enumerate(columns):
+        drawn.add_annotation(
+            x=i / max(1, last),
+            y=1.02,
+            xref="paper",
+            yref="paper",
+            xanchor=("left" if i == 0 else "right" if i == last else "center"),
+            yanchor="bottom",
+            text=column.head,
+            showarrow=False,
+        )
+    return drawn
 
-    chosen = moments(run)
-    labels = [run.assign[r] for r in chosen]
-    heads = [f"round {run.rounds[r]}" for r in chosen]
+
+def columns_of(run: RunData) -> list[Column]:
+    """The rounds that matter, and last the planted groups, each beside the cluster it goes with."""
+    columns = [
+        Column(
+            f"round {run.rounds[r]}",
+            "cluster",
+            run.assign[r],
+            np.unique(run.assign[r]).tolist(),
+            colour,
+        )
+        for r in moments(run)
+    ]
     if run.group is not None:
-        labels.append(run.group[-1])
-        heads.append("planted")
-    hues = [colour] * len(chosen) + [lambda g: planted_colour(run, g)] * (len(labels) > len(chosen))
-    nodes: list[dict[str, Any]] = []
+        beside = matched(run)
+        order = sorted(np.unique(run.group[-1]).tolist(), key=lambda g: beside[g])
+        columns.append(
+            Column("planted", "group", run.group[-1], order, lambda g: planted_colour(run, g))
+        )
+    return columns
+
+
+def nodes_of(columns: Sequence[Column]) -> tuple[list[Node], dict[tuple[int, int], int]]:
+    """Every node, and where the node of a column and a label is among them."""
+    nodes: list[Node] = []
     place: dict[tuple[int, int], int] = {}
-    for column, held in enumerate(labels):
+    for i, column in enumerate(columns):
+        several = len(column.order) > 1
+        gap = (1 - SHARE) / (len(column.order) - 1) if several else 0.0
         top = 0.0
-        present, counts = np.unique(held, return_counts=True)
-        if column == len(chosen):  # each group beside the cluster it goes with
-            order = np.argsort([matched(run)[g] for g in present.tolist()])
-            present, counts = present[order], counts[order]
-        gap = (1 - SHARE) / max(1, len(present) - 1) if len(present) > 1 else 0
-        for c, count in zip(present.tolist(), counts.tolist(), strict=True):
-            place[column, c] = len(nodes)
-            height = SHARE * count / run.n if len(present) > 1 else 1.0
-            word = "group" if column == len(chosen) else "cluster"
+        for c in column.order:
+            count = int((column.labels == c).sum())
+            height = SHARE * count / len(column.labels) if several else 1.0
+            place[i, c] = len(nodes)
             nodes.append(
-                {
-                    "name": f"{word} {c}: {count} clients" if c >= 0 else f"no model yet: {count}",
-                    "label": f"{c}" if c >= 0 else "none",
-                    "color": hues[column](c),
-                    "x": min(0.999, max(0.001, column / max(1, len(labels) - 1))),
-                    "y": min(0.999, max(0.001, top + height / 2)),
-                }
+                Node(
+                    label=f"{c}" if c >= 0 else "none",
+                    name=f"{column.word} {c}: {count} clients"
+                    if c >= 0
+                    else f"no model yet: {count}",
+                    color=column.hue(c),
+                    x=min(0.999, max(0.001, i / max(1, len(columns) - 1))),
+                    y=min(0.999, max(0.001, top + height / 2)),
+                )
             )
             top += height + gap
-    source, target, value, tint = [], [], [], []
-    for column, (a, b) in enumerate(pairwise(labels)):
-        flows, counts = np.unique(np.stack([a, b]), axis=1, return_counts=True)
+    return nodes, place
+
+
+def links_of(
+    columns: Sequence[Column], place: Mapping[tuple[int, int], int]
+) -> dict[str, list[Any]]:
+    """How many clients go from each node to each node of the next column."""
+    links: dict[str, list[Any]] = {"source": [], "target": [], "value": [], "color": []}
+    for i, (left, right) in enumerate(pairwise(columns)):
+        both = np.stack([left.labels, right.labels])
+        flows, counts = np.unique(both, axis=1, return_counts=True)
         for (c, d), count in zip(flows.T.tolist(), counts.tolist(), strict=True):
-            source.append(place[column, c])
-            target.append(place[column + 1, d])
-            value.append(count)
-            tint.append(faded(c))
-    drawn = figure(height=420, margin={"l": 20, "r": 20, "t": 36, "b": 20})
+            links["source"].append(place[i, c])
+            links["target"].append(place[i + 1, d])
+            links["value"].append(count)
+            links["color"].append(faded(c))
+    return links
+
+
+def add_sankey(drawn: Any, nodes: Sequence[Node], links: Mapping[str, list[Any]]) -> None:
+    """The diagram itself, every node at its place."""
+    import plotly.graph_objects as go
+
     drawn.add_trace(
         go.Sankey(
             arrangement="fixed",
             node={
-                "label": [n["label"] for n in nodes],
-                "customdata": [n["name"] for n in nodes],
-                "color": [n["color"] for n in nodes],
-                "x": [n["x"] for n in nodes],
-                "y": [n["y"] for n in nodes],
+                "label": [n.label for n in nodes],
+                "customdata": [n.name for n in nodes],
+                "color": [n.color for n in nodes],
+                "x": [n.x for n in nodes],
+                "y": [n.y for n in nodes],
                 "pad": 8,
                 "thickness": 16,
                 "line": {"width": 0},
                 "hovertemplate": "%{customdata}<extra></extra>",
             },
             link={
-                "source": source,
-                "target": target,
-                "value": value,
-                "color": tint,
+                **links,
                 "hovertemplate": "%{value} clients: %{source.customdata} → "
                 "%{target.customdata}<extra></extra>",
             },
         )
     )
-    for column, head in enumerate(heads):
-        drawn.add_annotation(
-            x=column / max(1, len(labels) - 1),
-            y=1.02,
-            xref="paper",
-            yref="paper",
-            xanchor=("left" if column == 0 else "right" if column == len(labels) - 1 else "center"),
-            yanchor="bottom",
-            text=head,
-            showarrow=False,
-        )
-    return drawn
 
 
 def sizes(run: RunData) -> Any:

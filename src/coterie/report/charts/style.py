@@ -47,7 +47,7 @@ def colour(cluster: int) -> str:
 
 
 def faded(cluster: int, share: float = 0.35) -> str:
-    """The same colour, transparent."""
+    """The colour of a cluster, but transparent: this share of it is seen."""
     r, g, b = (int(colour(cluster)[i : i + 2], 16) for i in (1, 3, 5))
     return f"rgba({r},{g},{b},{share})"
 
@@ -67,6 +67,18 @@ def plain(text: object, limit: int = 0) -> str:
 def by_round(rounds: Sequence[int] | Any) -> dict[str, Any]:
     """The axis of rounds: whole numbers, however few."""
     return {"title": "round", **({"dtick": 1} if len(rounds) <= 12 else {})}
+
+
+def add_line(drawn: Any, x: Any, y: Any, name: str, *, hover: str, **line: Any) -> None:
+    """A line of numbers by round; a mark where there is one round alone."""
+    drawn.add_scatter(
+        x=x.tolist(),
+        y=y.tolist(),
+        name=name,
+        mode="lines" if len(x) > 1 else "markers",
+        line=line,
+        hovertemplate=hover,
+    )
 
 
 def figure(**layout: Any) -> Any:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from coterie.report.charts.style import Absent, by_round, figure
-from coterie.report.reading import RunData
+from coterie.report.run_data import RunData
+from coterie.report.task_words import task_words
 
 SHADES = ("#5b7fa6", "#9a6fb0", "#c98a4b", "#5aa08a", "#b0616f", "#8a93a3")
 TESTS, SERVER = "tests", "server: merge, cluster, record"
@@ -38,13 +39,14 @@ def time(run: RunData) -> Any:
 
 
 def spent_by_round(run: RunData) -> dict[int, Mapping[str, float]]:
-    """Round -> what was done -> seconds; a round that was done twice counts once."""
-    return {int(e["round"]): parts(e) for e in run.happened("round") if "seconds" in e}
+    """Round -> what was done -> seconds."""
+    return {t: parts(e) for t, e in run.round_events.items() if "seconds" in e}
 
 
 def parts(event: Mapping[str, Any]) -> dict[str, float]:
     """One round's seconds by task, tests, and the rest."""
-    found = {f"clients: {task}": a["seconds"] for task, a in event.get("asked", {}).items()}
+    asked = event.get("asked", {})
+    found = {f"clients: {task_words(task)}": cost["seconds"] for task, cost in asked.items()}
     found[TESTS] = event.get("evaluate_seconds", 0.0)
     found[SERVER] = max(0.0, event["seconds"] - sum(found.values()))
     return found

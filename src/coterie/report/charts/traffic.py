@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from coterie.report.charts.style import Absent, figure
-from coterie.report.reading import RunData
+from coterie.report.run_data import RunData
 
 
 def traffic(run: RunData) -> Any:

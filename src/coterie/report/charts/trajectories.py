@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from coterie.report.charts.style import Absent, colour, faded, figure, plain
-from coterie.report.reading import RunData
+from coterie.report.run_data import RunData
 
 LINES = 100  # clients with a line of their own
 

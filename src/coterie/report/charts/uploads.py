@@ -8,7 +8,7 @@ import numpy as np
 
 from coterie.report.charts.gains import hues
 from coterie.report.charts.style import QUIET, Absent, colour, figure, plain
-from coterie.report.reading import RunData
+from coterie.report.run_data import RunData
 
 BARS = 80  # clients with a bar of their own
 

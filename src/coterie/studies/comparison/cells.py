@@ -11,8 +11,8 @@ from coterie import config as configs
 from coterie.config import Config
 from coterie.core import storage
 from coterie.core.errors import CoterieError
+from coterie.runs.comparison import Cell
 from coterie.studies import experiment
-from coterie.studies.comparison.reading import Cell
 from coterie.studies.fit import Listener
 from coterie.studies.result import Result
 
@@ -25,10 +25,10 @@ def run_cell(config: Config, cell: Cell, listen: Listener) -> None:
         result = experiment.resume(cell.folder, on_event=listen)
     else:
         result = experiment.execute(config, cell.folder, listen)
-    finish(cell, result)
+    record_facts(cell, result)
 
 
-def finish(cell: Cell, result: Result) -> None:
+def record_facts(cell: Cell, result: Result) -> None:
     """Write what a cell was made of; from then on it is done."""
     row = result.fed.layout.initial
     facts = {
@@ -76,12 +76,12 @@ def work(result: Result) -> dict[str, Any]:
     }
 
 
-def about(cell: Cell, listen: Listener) -> Listener:
-    """A listener of one cell."""
+def listener_of(cell: Cell, listen: Listener) -> Listener:
+    """A listener for one cell, whose events are told with the name of the cell."""
     return lambda event: listen({**event, "cell": cell.folder.name})
 
 
-def reason(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Why a cell failed, in its error's words."""
     if isinstance(error, CoterieError):
         return f"error[{error.code}]: {error}"

@@ -11,21 +11,21 @@ from typing import Any
 from coterie.config import toml
 from coterie.core import storage
 from coterie.core.errors import CheckpointError, ConfigError
+from coterie.runs.comparison import Comparison, cell_name
 from coterie.runs.records import RunFolder
 from coterie.studies import experiment
-from coterie.studies.comparison.reading import Comparison, cell_name
 
 
 @contextmanager
-def held(folder: Path) -> Iterator[None]:
-    """Keep a second comparison out of the folder."""
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the folder, so that no second comparison runs in it at the same time."""
     storage.make_folder(folder)
     with RunFolder(folder) as hold:
         hold.hold()
         yield
 
 
-def settle(folder: Path, asked: Mapping[str, Any]) -> None:
+def record_request(folder: Path, asked: Mapping[str, Any]) -> None:
     """Write down what was asked, or refuse to go on with something else."""
     file, text = folder / "compare.toml", toml.write(asked)
     if not file.exists():
@@ -66,7 +66,7 @@ def differences(then: Mapping[str, Any], now: Mapping[str, Any], methods: list[s
     ]
 
 
-def same_terms(comparison: Comparison) -> None:
+def expect_equal_terms(comparison: Comparison) -> None:
     """Refuse cells of one seed whose clients or initial weights are not the same."""
     for seed in comparison.seeds:
         cells = [c for c in comparison.cells if c.seed == seed and c.done]

@@ -18,16 +18,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coterie.studies.comparison.reading import Cell, Comparison
-
 if TYPE_CHECKING:
+    from coterie.config import Config
+    from coterie.runs.comparison import Cell, Comparison
     from coterie.studies.fit import Listener
 
 GONE = 3  # the exit code of a process whose parent has ended
 
 
-def at_once(jobs: int, cells: Sequence[Cell], run: object, listen: Listener) -> dict[str, str]:
-    """Run cells, `jobs` at a time; why each that failed did."""
+def in_processes(jobs: int, cells: Sequence[Cell], listen: Listener) -> dict[str, str]:
+    """Run cells, `jobs` at a time, each in a process of its own; why each that failed did."""
     failed: dict[str, str] = {}
     lock = threading.Lock()
     processes: set[subprocess.Popen[str]] = set()
@@ -72,7 +72,7 @@ def at_once(jobs: int, cells: Sequence[Cell], run: object, listen: Listener) -> 
     return failed
 
 
-def config_of(comparison: Comparison, cell: Cell) -> Any:
+def config_of(comparison: Comparison, cell: Cell) -> Config:
     """The experiment of a cell, as compare.toml has it."""
     from coterie import config as configs
     from coterie.config import toml
@@ -85,19 +85,17 @@ def main(folder: str, name: str) -> int:
     """Run one cell."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
     threading.Thread(target=leave_with_the_parent, daemon=True).start()
-    from coterie.studies.comparison.cells import (  # torch, which takes its time
-        about,
-        reason,
-        run_cell,
-    )
+    # Only now, for torch takes its time.
+    from coterie.runs.comparison import Comparison
+    from coterie.studies.comparison.cells import error_text, listener_of, run_cell
 
     comparison = Comparison.load(folder)
     cell = next(c for c in comparison.cells if c.folder.name == name)
-    listen = about(cell, lambda event: print(json.dumps(event), flush=True))
+    listen = listener_of(cell, lambda event: print(json.dumps(event), flush=True))
     try:
         run_cell(config_of(comparison, cell), cell, listen)
     except Exception as error:
-        print(reason(error), file=sys.stderr)
+        print(error_text(error), file=sys.stderr)
         return 1
     return 0
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,16 @@ from coterie.core import storage
 from coterie.core.errors import ConfigError
 from coterie.core.types import Method
 from coterie.methods import METHODS
-from coterie.studies.comparison.cells import about, finish, reason, run_cell
-from coterie.studies.comparison.equality import held, same_terms, settle
-from coterie.studies.comparison.reading import Cell, Comparison
-from coterie.studies.comparison.text import csv
+from coterie.runs.comparison import Cell, Comparison
+from coterie.runs.comparison.text import csv
+from coterie.runs.records import unused
+from coterie.studies.comparison.cells import error_text, listener_of, record_facts, run_cell
+from coterie.studies.comparison.equality import expect_equal_terms, locked, record_request
+from coterie.studies.comparison.jobs import in_processes
 from coterie.studies.fit import Listener, fit
 
-Run = Callable[[Cell, Listener], object]
+RunCell = Callable[[Cell, Listener], object]
+RunCells = Callable[[Sequence[Cell], Listener], dict[str, str]]  # -> why each that failed did
 
 
 def compare_grid(
@@ -29,16 +33,12 @@ def compare_grid(
 
     With `jobs`, so many processes at once. A cell that fails is named; the others are not lost.
     """
-    folder = Path(out) if out else fresh()
 
-    def one(cell: Cell, listen: Listener) -> None:
+    def run(cell: Cell, listen: Listener) -> None:
         run_cell(grid.config(cell.label, cell.seed), cell, listen)
 
-    if jobs == 1:
-        return conduct(folder, grid.asked(), one, on_event)
-    from coterie.studies.comparison.jobs import at_once
-
-    return conduct(folder, grid.asked(), one, on_event, lambda *given: at_once(jobs, *given))
+    several = partial(in_processes, jobs) if jobs > 1 else partial(in_turn, run)
+    return run_missing(Path(out) if out else fresh(), grid.asked(), several, on_event)
 
 
 def compare(
@@ -64,6 +64,7 @@ def compare(
         raise ConfigError(
             what, code="C017", fix="compare two methods or more, with one seed or more"
         )
+
     made: dict[int, Any] = {}
 
     def clients(seed: int) -> Any:
@@ -72,22 +73,7 @@ def compare(
             made[seed] = population(seed) if callable(population) else population
         return made[seed]
 
-    name = model if isinstance(model, str) else getattr(model, "__qualname__", type(model).__name__)
-    asked = {
-        "format": 1,
-        "started_from": "python",
-        "methods": list(labelled),
-        "seeds": chosen,
-        "last_k": options.get("last_k", 10),
-        "target": options.get("target"),
-        "experiments": {
-            label: {"method": repr(method), "model": name, "rounds": rounds}
-            | {k: v if isinstance(v, str | int | float) else repr(v) for k, v in options.items()}
-            for label, method in labelled.items()
-        },
-    }
-
-    def one(cell: Cell, listen: Listener) -> None:
+    def run(cell: Cell, listen: Listener) -> None:
         result = fit(
             labelled[cell.label],
             clients(cell.seed),
@@ -99,43 +85,64 @@ def compare(
             on_event=listen,
             **options,
         )
-        finish(cell, result)
+        record_facts(cell, result)
 
-    return conduct(Path(out) if out else fresh(), asked, one, on_event)
+    asked = asked_from_python(labelled, chosen, model, rounds, options)
+    return run_missing(Path(out) if out else fresh(), asked, partial(in_turn, run), on_event)
 
 
-def in_turn(cells: Sequence[Cell], run: Run, listen: Listener) -> dict[str, str]:
+def asked_from_python(
+    methods: Mapping[str, Method],
+    seeds: Sequence[int],
+    model: Any,
+    rounds: int,
+    options: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The compare.toml of a comparison of Python objects, which it can only describe."""
+    name = model if isinstance(model, str) else getattr(model, "__qualname__", type(model).__name__)
+    shown = {k: v if isinstance(v, str | int | float) else repr(v) for k, v in options.items()}
+    return {
+        "format": 1,
+        "started_from": "python",
+        "methods": list(methods),
+        "seeds": list(seeds),
+        "last_k": options.get("last_k", 10),
+        "target": options.get("target"),
+        "experiments": {
+            label: {"method": repr(method), "model": name, "rounds": rounds} | shown
+            for label, method in methods.items()
+        },
+    }
+
+
+def in_turn(run: RunCell, cells: Sequence[Cell], listen: Listener) -> dict[str, str]:
     """One cell after another, in this process; why each that failed did."""
     failed: dict[str, str] = {}
     for cell in cells:
-        tell = about(cell, listen)
+        tell = listener_of(cell, listen)
         try:
             run(cell, tell)
         except Exception as error:
-            failed[cell.folder.name] = reason(error)
+            failed[cell.folder.name] = error_text(error)
             tell({"event": "failed", "text": failed[cell.folder.name]})
     return failed
 
 
-def conduct(
-    folder: Path,
-    asked: Mapping[str, Any],
-    run: Run,
-    on_event: Listener | None,
-    how: Callable[[Sequence[Cell], Run, Listener], dict[str, str]] = in_turn,
+def run_missing(
+    folder: Path, asked: Mapping[str, Any], run_cells: RunCells, on_event: Listener | None
 ) -> Comparison:
-    """The cells that are missing, then the table of all of them."""
+    """The cells that are not done yet, then the table of all of them."""
     listen = on_event or (lambda event: None)
-    with held(folder):
-        settle(folder, asked)
+    with locked(folder):
+        record_request(folder, asked)
         comparison = Comparison.load(folder)
         listen({"event": "comparison", "cells": len(comparison.cells), "folder": str(folder)})
         for cell in comparison.cells:
             if cell.done:
-                about(cell, listen)({"event": "already", "seconds": cell.seconds})
-        failed = how(comparison.missing, run, listen)
-        same_terms(comparison)
-        comparison = Comparison(folder, comparison.asked, comparison.cells, failed)
+                listener_of(cell, listen)({"event": "already", "seconds": cell.seconds})
+        failed = run_cells(comparison.missing, listen)
+        expect_equal_terms(comparison)
+        comparison = replace(comparison, failed=failed)
         storage.replace_file(folder / "table.csv", f"{csv(comparison, times=False)}\n".encode())
     return comparison
 
@@ -165,10 +172,5 @@ def labels(methods: Sequence[Method]) -> dict[str, Method]:
 
 
 def fresh() -> Path:
-    """A folder that does not exist yet."""
-    wanted = Path("runs") / time.strftime("%Y-%m-%d_%H%M%S_compare")
-    path, count = wanted, 1
-    while path.exists():
-        count += 1
-        path = wanted.with_name(f"{wanted.name}-{count}")
-    return path
+    """A folder of its own for a comparison that was given none."""
+    return unused(Path("runs") / time.strftime("%Y-%m-%d_%H%M%S_compare"))

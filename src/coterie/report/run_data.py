@@ -1,34 +1,20 @@
-"""The folder of a run as plain tables: everything that a chart is drawn from.
-
-It reads runs that are still going, too: a last line that is half written is left for later.
-"""
+"""A run as plain arrays: everything that a chart is drawn from, of a folder or of a result."""
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coterie.core.errors import CheckpointError
 from coterie.methods import METHODS
-from coterie.runs.history import Row, from_csv
-from coterie.runs.records import expect_run
-
-if TYPE_CHECKING:
-    from coterie.report.insight import Insight
-    from coterie.studies.result import Result
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from coterie.runs.history import Row
+from coterie.runs.reading import Clusters, Event, Floats, Ints, RunReader, ended, round_events
 
 
 class Series(NamedTuple):
@@ -39,12 +25,22 @@ class Series(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Insight:
+    """What only the clients' data can tell of a run with k clusters and C classes."""
+
+    classes: tuple[str, ...]  # C
+    counts: Ints  # (n, C) training samples of each label
+    cross: Floats | None  # (k, k) mean accuracy on clients of a cluster (row) of each model
+    clusters: tuple[int, ...] = ()  # k
+
+
+@dataclass(frozen=True)
 class RunData:
     """A run of n clients: R recorded rounds, T of them tested; NaN where nothing was measured."""
 
     title: str
     settings: str  # the text of run.toml; "" without a folder
-    events: tuple[Mapping[str, Any], ...]
+    events: tuple[Event, ...]
     summary: Mapping[str, Any]
     clients: tuple[str, ...]  # n
     rounds: Ints  # (R,)
@@ -103,6 +99,11 @@ class RunData:
         return tomllib.loads(self.settings)
 
     @property
+    def remote(self) -> bool:
+        """Whether the clients were on machines of their own, where their data stayed."""
+        return bool(self.config.get("engine", {}).get("name") == "flower")
+
+    @property
     def planned(self) -> int:
         """How many rounds were asked for."""
         known = [e["rounds"] for e in self.events if "rounds" in e]
@@ -111,8 +112,7 @@ class RunData:
     @property
     def done(self) -> bool:
         """Whether the run came to its end."""
-        kinds = [e["event"] for e in self.events if e["event"] in ("start", "resume", "done")]
-        return not kinds or kinds[-1] == "done"
+        return not self.events or ended(self.events)
 
     def series(self, metric: str, stage: str | None = None) -> Series:
         """A number of the federation by round; empty where it was not measured."""
@@ -120,97 +120,47 @@ class RunData:
             (stage or self.stage, metric), Series(np.empty(0, np.int64), np.empty(0))
         )
 
-    def happened(self, kind: str) -> list[Mapping[str, Any]]:
+    def happened(self, kind: str) -> list[Event]:
         """The events of one kind."""
         return [e for e in self.events if e["event"] == kind]
+
+    @cached_property
+    def round_events(self) -> Mapping[int, Event]:
+        """The event that ended each round, by round."""
+        return round_events(self.events)
 
     def at(self, rounds: Ints) -> Ints:
         """(len(rounds), n) who held which model in these rounds."""
         return self.assign[np.searchsorted(self.rounds, rounds)]
 
 
+class Reportable(Protocol):
+    """A finished run in hand, as a report needs it: a `Result` is one."""
+
+    def run_data(self, *, insight: bool = True) -> RunData:
+        """Its arrays; without `insight`, only what is at hand without asking the clients' data."""
+
+
 def read(folder: str | Path, *, memory: bool = True) -> RunData:
     """A run's folder, finished or not; without `memory`, the checkpoint is left alone."""
-    path = Path(folder)
-    expect_run(path)
-    settings = (path / "run.toml").read_text()
-    names, rounds, assign, group = held(whole_lines(path / "clusters.csv"))
-    summary = path / "summary.json"
+    records = RunReader(folder)
     run = RunData(
-        title=path.name,
-        settings=settings,
-        events=events(path / "events.jsonl"),
-        summary=json.loads(summary.read_text()) if summary.exists() else {},
-        clients=names,
-        rounds=rounds,
-        assign=assign,
-        group=group,
-        **measured(from_csv(whole_lines(path / "metrics.csv")), names, rounds),
+        title=records.folder.name,
+        settings=records.settings,
+        events=records.events,
+        summary=records.summary,
+        **measured(records.history, records.clusters),
         memory={},
         models=0,
         notes={},
-        folder=path,
+        folder=records.folder,
     )
-    return remembering(run) if memory else run
+    return with_memory(run) if memory else run
 
 
-def of_result(result: Result) -> RunData:
-    """The same of a result in hand, with or without a folder."""
-    if result.folder:
-        return read(result.folder)
-    names = tuple(result.fed.names)
-    index = {name: i for i, name in enumerate(names)}
-    rounds = np.array(sorted({row.round for row in result.history}), np.int64)
-    assign = np.full((len(rounds), len(names)), -1, np.int64)
-    where = {int(t): r for r, t in enumerate(rounds)}
-    for row in result.history:
-        if row.client and row.cluster:
-            assign[where[row.round], index[row.client]] = int(row.cluster)
-    assign[-1] = result.state.assign.numpy()
-    truth = [result.population.at(int(t)).group for t in rounds]
-    return RunData(
-        title=type(result.method).__name__,
-        settings="",
-        events=(),
-        summary=result.summary,
-        clients=names,
-        rounds=rounds,
-        assign=assign,
-        group=None if truth[0] is None else np.stack([t.numpy() for t in truth if t is not None]),
-        **measured(result.history, names, rounds),
-        memory={k: t.numpy() for k, t in result.state.memory.items()},
-        models=result.state.k,
-        notes={"population": result.population.key},
-    )
-
-
-def whole_lines(path: Path) -> str:
-    """A file up to its last whole line; a run may be writing it."""
-    text = path.read_text() if path.exists() else ""
-    return text[: text.rfind("\n") + 1]
-
-
-def events(path: Path) -> tuple[Mapping[str, Any], ...]:
-    """What happened, line by line."""
-    return tuple(json.loads(line) for line in whole_lines(path).splitlines())
-
-
-def held(text: str) -> tuple[tuple[str, ...], Ints, Ints, Ints | None]:
-    """Names, rounds, and (R, n) clusters and groups, from clusters.csv; whole rounds alone."""
-    rows = list(csv.reader(io.StringIO(text)))[1:]
-    first = rows[0][0] if rows else ""
-    names = tuple(row[1] for row in rows if row[0] == first)
-    n = len(names) or 1
-    rows = rows[: len(rows) // n * n]
-    rounds = np.array([int(row[0]) for row in rows[::n]], np.int64)
-    assign = np.array([int(row[2] or -1) for row in rows], np.int64).reshape(-1, n)
-    planted = bool(rows) and rows[0][3] != ""
-    group = np.array([int(r[3]) for r in rows], np.int64).reshape(-1, n) if planted else None
-    return names, rounds, assign if rows else assign.reshape(0, 0), group
-
-
-def measured(rows: Iterable[Row], names: Sequence[str], rounds: Ints) -> dict[str, Any]:
-    """The tables of metrics.csv: by client in each tested round, and of the federation."""
+def measured(rows: Iterable[Row], clusters: Clusters) -> dict[str, Any]:
+    """The fields of `RunData` that follow from a history and from who held which model."""
+    names, rounds, assign, group = clusters
     index = {name: i for i, name in enumerate(names)}
     where = {int(t): r for r, t in enumerate(rounds)}
     cells: dict[tuple[str, str], list[tuple[int, int, float]]] = {}
@@ -229,6 +179,10 @@ def measured(rows: Iterable[Row], names: Sequence[str], rounds: Ints) -> dict[st
         due |= ~np.isnan(tables[stage, "accuracy"]).all(1)
     nothing = np.full((len(rounds), len(names)), np.nan)
     return {
+        "clients": names,
+        "rounds": rounds,
+        "assign": assign,
+        "group": group,
         "tested": rounds[due],
         "accuracy": {s: tables[s, "accuracy"][due] for s in stages},
         "loss": {s: tables[s, "loss"][due] for s in stages},
@@ -249,15 +203,21 @@ def spread(found: Sequence[tuple[int, int, float]], rows: int, columns: int) -> 
     return table
 
 
-def remembering(run: RunData) -> RunData:
-    """The run with what its last whole checkpoint holds; as it is if there is none."""
-    from coterie.runs import checkpoint
+def with_insight(run: RunData, found: Insight | None) -> RunData:
+    """The run with what its clients' data tell; with nothing, why there is nothing."""
+    missing = "" if found else "every client keeps its data on its own machine"
+    return replace(run, insight=found, missing=missing)
 
-    assert run.folder
-    try:
-        last, _ = checkpoint.latest(run.folder / "checkpoints")
-    except CheckpointError:
+
+def with_memory(run: RunData) -> RunData:
+    """The run with what its last whole checkpoint holds; as it is if there is none."""
+    last = RunReader(run.folder).checkpoint() if run.folder else None
+    if last is None:
         return run
     memory = {k: t.numpy() for k, t in last.state.memory.items()}
-    notes = {k: v for k, v in last.notes.items() if k != "settings"}
-    return replace(run, memory=memory, models=last.state.k, notes=notes)
+    return replace(run, memory=memory, models=last.state.k, notes=without_settings(last.notes))
+
+
+def without_settings(notes: Mapping[str, Any]) -> dict[str, Any]:
+    """What a checkpoint notes beside the settings, which run.toml has, too."""
+    return {k: v for k, v in notes.items() if k != "settings"}

@@ -15,7 +15,7 @@ Scores = Mapping[str, Mapping[int, Mapping[str, float]]]  # method -> seed -> cl
 
 @dataclass(frozen=True)
 class Pair:
-    """Two methods: over the clients of all seeds, and over the seeds."""
+    """Two methods against each other: tested over the clients of all seeds, and over the seeds."""
 
     clients: Wilcoxon
     seeds: Wilcoxon
@@ -24,12 +24,12 @@ class Pair:
 
     @property
     def first(self) -> str:
-        """The one that is asked about."""
+        """The method that is asked about: wins are its wins."""
         return self.clients.first
 
     @property
     def second(self) -> str:
-        """The other."""
+        """The method it is compared with."""
         return self.clients.second
 
     @property

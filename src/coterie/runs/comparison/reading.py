@@ -1,7 +1,7 @@
 """Methods side by side: a folder of runs, read back as one table and its tests.
 
 FOLDER/compare.toml         what was asked: methods, seeds, and the experiment of each method
-FOLDER/fedavg-seed0/        an ordinary run (see records.py), and when it is done, cell.json
+FOLDER/fedavg-seed0/        an ordinary run (see runs/records.py), and when it is done, cell.json
 FOLDER/table.csv            the table, without times: the same bytes however often it was stopped
 """
 
@@ -14,20 +14,23 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from coterie.core.errors import CheckpointError
-from coterie.runs.history import History, from_csv
+from coterie.runs import newcomers
+from coterie.runs.comparison.findings import Findings, findings
+from coterie.runs.comparison.text import written
+from coterie.runs.history import History
+from coterie.runs.reading import RunReader
 from coterie.runs.statistics import Interval, interval
-from coterie.studies.comparison.findings import Findings, findings
-
-if TYPE_CHECKING:
-    from coterie.studies.result import Result
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One method with one seed: an ordinary run, whose files are read when they are asked for."""
+    """One method with one seed: an ordinary run, whose files are read when they are asked for.
+
+    `coterie.open_run(cell.folder)` is the run itself, with its models.
+    """
 
     label: str
     seed: int
@@ -44,9 +47,14 @@ class Cell:
         return dict(json.loads((self.folder / "cell.json").read_text()))
 
     @cached_property
+    def records(self) -> RunReader:
+        """The folder of the run."""
+        return RunReader(self.folder)
+
+    @property
     def summary(self) -> Mapping[str, Any]:
         """The numbers at the end, as `coterie run` writes them."""
-        return dict(json.loads((self.folder / "summary.json").read_text()))
+        return self.records.summary
 
     @property
     def stage(self) -> str:
@@ -58,31 +66,20 @@ class Cell:
         """The summary of that stage: accuracy_mean, accuracy_worst, accuracy_top_5, ..."""
         return dict(self.summary[self.stage])
 
-    @cached_property
+    @property
     def history(self) -> History:
         """Everything measured, every client in every round."""
-        return from_csv((self.folder / "metrics.csv").read_text())
+        return self.records.history
 
     @cached_property
     def accuracy(self) -> Mapping[str, float]:
         """Each client's accuracy after the last round."""
         return self.history.clients(self.summary["round"], stage=self.stage)
 
-    @cached_property
+    @property
     def seconds(self) -> float:
-        """Time of all rounds, each counted once, also where a stop made it run twice."""
-        spent: dict[int, float] = {}
-        for line in (self.folder / "events.jsonl").read_text().splitlines():
-            event = json.loads(line)
-            if event["event"] == "round":
-                spent[event["round"]] = event["seconds"]
-        return sum(spent.values())
-
-    def result(self) -> Result:
-        """The run itself, with its models; of one that was started from an experiment file."""
-        from coterie.studies.experiment import open_run
-
-        return open_run(self.folder)
+        """Time of all rounds."""
+        return self.records.seconds
 
 
 @dataclass(frozen=True)
@@ -163,9 +160,7 @@ class Comparison:
         return [self.row(label) for label in self.methods if self.of(label)]
 
     def row(self, label: str) -> dict[str, Any]:
-        """One method's numbers."""
-        from coterie.studies.newcomers import mean, read
-
+        """The numbers of one method, over the seeds that are done."""
         cells = self.of(label)
 
         def over(name: str) -> Interval:
@@ -198,10 +193,10 @@ class Comparison:
         row["own_work"] = work.get("own", "")
         row["samples"] = sum(c.facts["work"]["samples"] for c in cells) / len(cells)
         if self.newcomers:
-            found = [joined for c in cells if (joined := read(c.folder))]
-            row["newcomers_given"] = mean(j.accuracy(0) for j in found)
-            row["newcomers_adapted"] = mean(j.accuracy(j.epochs) for j in found)
-            row["newcomers_assigned"] = mean(j.assigned() for j in found)
+            joined = [j for c in cells if (j := newcomers.read(c.folder))]
+            row["newcomers_given"] = newcomers.mean(j.accuracy(0) for j in joined)
+            row["newcomers_adapted"] = newcomers.mean(j.accuracy(j.epochs) for j in joined)
+            row["newcomers_assigned"] = newcomers.mean(j.assigned() for j in joined)
         row["seconds"] = sum(c.seconds for c in cells) / len(cells)
         return row
 
@@ -217,8 +212,6 @@ class Comparison:
 
     def to(self, format: str = "text") -> str:
         """The table and the tests as text, md, csv, latex or html; csv has the table alone."""
-        from coterie.studies.comparison.text import written
-
         return written(self, format)
 
     def _repr_html_(self) -> str:

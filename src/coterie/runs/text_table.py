@@ -10,7 +10,7 @@ from coterie.runs.history import csv_lines
 
 
 @dataclass(frozen=True)
-class Table:
+class TextTable:
     """A head and rows of cells; the first column is words, the others are numbers."""
 
     title: str
@@ -22,10 +22,10 @@ class Table:
         return FORMATS[format](self)
 
 
-def text(table: Table) -> str:
+def as_text(table: TextTable) -> str:
     """Columns that line up.
 
-    >>> print(text(Table("", ("name", "size"), (("a", "10"), ("bcd", "5")))))
+    >>> print(as_text(TextTable("", ("name", "size"), (("a", "10"), ("bcd", "5")))))
     name  size
     ────  ────
     a       10
@@ -43,10 +43,10 @@ def text(table: Table) -> str:
     return f"{table.title}\n{body}" if table.title else body
 
 
-def markdown(table: Table) -> str:
+def as_markdown(table: TextTable) -> str:
     """A table of Markdown.
 
-    >>> print(markdown(Table("", ("name", "size"), (("a|b", "10"),))))
+    >>> print(as_markdown(TextTable("", ("name", "size"), (("a|b", "10"),))))
     | name | size |
     | --- | ---: |
     | a\\|b | 10 |
@@ -74,7 +74,7 @@ def tex(words: str) -> str:
     return "".join(LATEX.get(c, c) for c in words)
 
 
-def latex(table: Table) -> str:
+def as_latex(table: TextTable) -> str:
     """A table of LaTeX, with booktabs."""
     lines = [" & ".join(map(tex, row)) + r" \\" for row in (table.head, *table.rows)]
     return "\n".join(
@@ -91,10 +91,10 @@ def latex(table: Table) -> str:
     )
 
 
-def page(table: Table) -> str:
+def as_html(table: TextTable) -> str:
     """A table of HTML; whatever a cell holds stays text.
 
-    >>> "&lt;script&gt;" in page(Table("", ("name",), (("<script>",),)))
+    >>> "&lt;script&gt;" in as_html(TextTable("", ("name",), (("<script>",),)))
     True
     """
     caption = f"<caption>{html.escape(table.title)}</caption>" if table.title else ""
@@ -108,15 +108,15 @@ def page(table: Table) -> str:
     )
 
 
-def csv(table: Table) -> str:
+def as_csv(table: TextTable) -> str:
     """Lines of CSV."""
     return csv_lines([table.head, *table.rows]).rstrip("\n")
 
 
-FORMATS: dict[str, Callable[[Table], str]] = {
-    "text": text,
-    "md": markdown,
-    "csv": csv,
-    "latex": latex,
-    "html": page,
+FORMATS: dict[str, Callable[[TextTable], str]] = {
+    "text": as_text,
+    "md": as_markdown,
+    "csv": as_csv,
+    "latex": as_latex,
+    "html": as_html,
 }

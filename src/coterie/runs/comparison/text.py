@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from coterie.core.units import size
-from coterie.report.tables import Table, tex
 from coterie.runs.history import csv_lines
+from coterie.runs.text_table import TextTable, tex
 
 if TYPE_CHECKING:
-    from coterie.studies.comparison.reading import Comparison
+    from coterie.runs.comparison.reading import Comparison
 
 TIMES = ("seconds",)  # columns that differ each time, whatever else is the same
 
@@ -45,7 +45,7 @@ def csv(comparison: Comparison, times: bool = True) -> str:
     return csv_lines([head, *lines]).rstrip("\n")
 
 
-def accuracy(comparison: Comparison, rows: list[dict[str, Any]]) -> Table:
+def accuracy(comparison: Comparison, rows: list[dict[str, Any]]) -> TextTable:
     """Accuracy under its three names, and how it is spread over clients."""
     k = comparison.last_k
     head = (
@@ -69,10 +69,12 @@ def accuracy(comparison: Comparison, rows: list[dict[str, Any]]) -> Table:
     runs = {row["runs"] for row in rows}
     seeds = f"{min(runs)} to {max(runs)}" if len(runs) > 1 else str(max(runs, default=0))
     ends = ", ± 95 % interval" if max(runs, default=0) > 1 else ""
-    return Table(f"accuracy in %: mean over clients and {seeds} seeds{ends}", head, tuple(shown))
+    return TextTable(
+        f"accuracy in %: mean over clients and {seeds} seeds{ends}", head, tuple(shown)
+    )
 
 
-def cost(comparison: Comparison, rows: list[dict[str, Any]]) -> Table:
+def cost(comparison: Comparison, rows: list[dict[str, Any]]) -> TextTable:
     """Clusters, what was sent, what was computed, and what a target cost."""
     target = comparison.target
     head = ["method", "clusters", "ARI", "sent up", "sent down", "local work", "samples", "time"]
@@ -99,15 +101,15 @@ def cost(comparison: Comparison, rows: list[dict[str, Any]]) -> Table:
                 else [number(row["rounds_to_target"]) + some, size(row["bytes_to_target"]) + some]
             )
         lines.append(tuple(line))
-    return Table("clusters and cost of a run: mean over seeds", tuple(head), tuple(lines))
+    return TextTable("clusters and cost of a run: mean over seeds", tuple(head), tuple(lines))
 
 
-def joining(rows: list[dict[str, Any]]) -> Table:
+def joining(rows: list[dict[str, Any]]) -> TextTable:
     """How those did who were held out."""
     head = ("method", "as given", "adapted", "right cluster")
     names = ("newcomers_given", "newcomers_adapted", "newcomers_assigned")
     lines = tuple((row["method"], *(percent(row[name]) for name in names)) for row in rows)
-    return Table("newcomers in %: mean over newcomers and seeds", head, lines)
+    return TextTable("newcomers in %: mean over newcomers and seeds", head, lines)
 
 
 def words(comparison: Comparison, rows: list[dict[str, Any]]) -> list[str]:

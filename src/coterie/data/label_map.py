@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 
-def heat_map(
+def label_map(
     counts: Tensor, names: Sequence[str], classes: Sequence[str], group: Tensor | None
 ) -> Any:
     """A plotly heat-map of clients x labels, clients of a group side by side."""

@@ -1,0 +1,197 @@
+"""The one reader of a run's folder, finished or still going: it locks nothing and writes nothing.
+
+A last line that is half written is left for later. A round may be told twice in the events, for a
+run that was stopped does the rounds after its last checkpoint again: it counts once, as it was done
+last (`round_events`). The tables need no such care: a resume cuts them back to the checkpoint.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import socket
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coterie.core.errors import CheckpointError
+from coterie.runs import checkpoint
+from coterie.runs.history import History, from_csv
+from coterie.runs.records import expect_run, saved_bytes
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Event = Mapping[str, Any]
+OWNER = re.compile(r"process (\d+) on (.+)")  # what a run writes into its lock
+TAIL = 4096  # bytes at the end of the events that tell whether a run has ended
+
+
+class Clusters(NamedTuple):
+    """Who held which model in each of R recorded rounds, and the planted groups: clusters.csv."""
+
+    names: tuple[str, ...]  # n
+    rounds: Ints  # (R,)
+    assign: Ints  # (R, n) the model a client holds; -1: none yet
+    group: Ints | None  # (R, n)
+
+    def until(self, last: int) -> Clusters:
+        """The rounds up to one."""
+        some = self.rounds <= last
+        group = None if self.group is None else self.group[some]
+        return Clusters(self.names, self.rounds[some], self.assign[some], group)
+
+
+class RunReader:
+    """A run's folder; each of its files is read when it is first asked for."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+
+    @cached_property
+    def settings(self) -> str:
+        """The text of run.toml; a folder without one is refused."""
+        expect_run(self.folder)
+        return (self.folder / "run.toml").read_text()
+
+    @cached_property
+    def events(self) -> tuple[Event, ...]:
+        """What happened, in order."""
+        return tuple(parsed(whole_lines(self.folder / "events.jsonl")))
+
+    @cached_property
+    def history(self) -> History:
+        """Everything that was measured."""
+        return from_csv(whole_lines(self.folder / "metrics.csv"))
+
+    def history_at(self, notes: Mapping[str, Any]) -> History:
+        """The history as it stood when the checkpoint with these notes was saved."""
+        name = "metrics.csv"
+        return from_csv(saved_bytes(self.folder / name, notes[name]).decode())
+
+    @cached_property
+    def clusters(self) -> Clusters:
+        """Who held which model, in the rounds that are written whole."""
+        return clusters_from_csv(whole_lines(self.folder / "clusters.csv"))
+
+    @cached_property
+    def summary(self) -> Mapping[str, Any]:
+        """The numbers at the end; empty until then."""
+        file = self.folder / "summary.json"
+        return dict(json.loads(file.read_text())) if file.exists() else {}
+
+    @cached_property
+    def notes(self) -> Mapping[str, Any]:
+        """What the newest checkpoint notes of the world it was made in; empty without one."""
+        for path in checkpoint.rounds(self.folder / "checkpoints"):
+            try:
+                return dict(checkpoint.read_manifest(path)["notes"])
+            except CheckpointError:
+                continue  # damaged: the one before it counts
+        return {}
+
+    def checkpoint(self) -> checkpoint.Checkpoint | None:
+        """The newest checkpoint that is whole, with its tensors; None without one."""
+        try:
+            return checkpoint.latest(self.folder / "checkpoints")[0]
+        except CheckpointError:
+            return None
+
+    @property
+    def seconds(self) -> float:
+        """The time of all rounds."""
+        return float(sum(e["seconds"] for e in round_events(self.events).values()))
+
+
+def round_events(events: Iterable[Event]) -> dict[int, Event]:
+    """The event that ended each round; of a round that was done twice, the last one.
+
+    >>> twice = [{"event": "round", "round": 1, "seconds": s} for s in (3.0, 2.0)]
+    >>> round_events(twice)[1]["seconds"]
+    2.0
+    """
+    return {int(e["round"]): e for e in events if e["event"] == "round"}
+
+
+def ended(events: Iterable[Event]) -> bool:
+    """Whether the last thing that a run did is to come to its end."""
+    kinds = [e["event"] for e in events if e["event"] in ("start", "resume", "round", "done")]
+    return kinds[-1:] == ["done"]
+
+
+def whole_lines(path: Path) -> str:
+    """A file up to its last whole line; "" if there is none."""
+    text = path.read_text() if path.exists() else ""
+    return text[: text.rfind("\n") + 1]
+
+
+def parsed(lines: str) -> Iterable[Event]:
+    """The events on some lines of events.jsonl."""
+    return (json.loads(line) for line in lines.splitlines())
+
+
+def clusters_from_csv(text: str) -> Clusters:
+    """The table of clusters.csv, header included; a round whose last clients lack is left out."""
+    rows = list(csv.reader(io.StringIO(text)))[1:]
+    first = rows[0][0] if rows else ""
+    names = tuple(row[1] for row in rows if row[0] == first)
+    n = len(names)
+    rows = rows[: len(rows) // n * n] if n else []
+
+    def column(i: int) -> Ints:
+        return np.array([int(row[i] or -1) for row in rows], np.int64).reshape(-1, n)
+
+    if not rows:
+        return Clusters(names, np.empty(0, np.int64), np.empty((0, 0), np.int64), None)
+    rounds = np.array([int(row[0]) for row in rows[::n]], np.int64)
+    return Clusters(names, rounds, column(2), column(3) if rows[0][3] else None)
+
+
+def run_state(folder: Path) -> Literal["waiting", "running", "done", "stopped"]:
+    """One word for how a run is; cheap enough to be asked several times a second."""
+    if not (folder / "run.toml").exists():
+        return "waiting"
+    if ended(last_events(folder / "events.jsonl")):
+        return "done"
+    return "running" if held(folder / ".lock") else "stopped"
+
+
+def last_events(path: Path) -> Iterable[Event]:
+    """The events on the last few lines of events.jsonl."""
+    try:
+        with open(path, "rb") as file:
+            begin = max(0, os.fstat(file.fileno()).st_size - TAIL)
+            file.seek(begin)
+            data = file.read()
+    except FileNotFoundError:
+        return ()
+    first = data.find(b"\n") + 1 if begin else 0  # a line of which only the end was read
+    return parsed(data[first : data.rfind(b"\n") + 1].decode())
+
+
+def held(lock: Path) -> bool:
+    """Whether the process that wrote the lock is alive; of another machine, it is believed.
+
+    The lock itself is not tried: for that moment a run that starts would find it taken.
+    """
+    try:
+        owner = OWNER.match(lock.read_text())
+    except FileNotFoundError:
+        return False
+    if not owner:
+        return False
+    if owner[2] != socket.gethostname():
+        return True
+    try:
+        os.kill(int(owner[1]), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
