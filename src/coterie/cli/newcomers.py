@@ -55,8 +55,8 @@ def newcomers(
     with watching(config.method, quiet=quiet, json=json) as listen:
         if out and (out / "run.toml").exists():
             then = (out / "run.toml").read_text()
-            experiment.refuse_changes(then, configs.resolved(config), ())
-            done = running.proceed(out, listen, (), ())
+            experiment.refuse_changes(then, config, ())
+            done = running.proceed(out, listen)
         else:
             done = running.execute(config, out, listen)
     folder = done.result.folder

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from coterie.cli import say
-from coterie.cli.running import Event, Listener
+from coterie.core.events import Event, Listener
 
 
 @contextmanager

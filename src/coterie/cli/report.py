@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coterie.cli import say
-from coterie.core.errors import CheckpointError, ConfigError, CoterieError
+from coterie.core.errors import CheckpointError, ConfigError
 
 if TYPE_CHECKING:
     from coterie.report import RunData
     from coterie.report.tables import Table
-    from coterie.studies.result import Result
 
 
 class Format(StrEnum):
@@ -87,19 +86,6 @@ def page(folder: Path, out: Path | None = None) -> Path:
 
     write = write_comparison if (folder / "compare.toml").exists() else write_run
     return write(folder, out)
-
-
-def page_of(result: Result, file: Path, *, wanted: bool = True) -> Path | None:
-    """The page of a run that just ended; what goes wrong here does not spoil the run."""
-    from coterie.report import write_result
-
-    if not wanted:
-        return None
-    try:
-        return write_result(result, file)
-    except (CoterieError, OSError) as error:
-        say.note(f"warning no report: {error}")
-        return None
 
 
 def known(folder: Path) -> None:

@@ -18,7 +18,7 @@ from coterie.core.types import Asked, Method
 from coterie.data.population import Population, partition
 from coterie.engines.serial import Serial
 from coterie.methods import METHODS, find
-from coterie.models import factory
+from coterie.studies.network import build_layout
 from coterie.tasks.solver import Solver
 
 CLIENTS, ROUNDS = 8, 8
@@ -65,8 +65,8 @@ def table(methods: Sequence[str] | None = None, rounds: int = ROUNDS) -> list[Co
     [(0.0, 0.0), (1.0, 1.0)]
     """
     clients = partition("digits", "rotation", clients=CLIENTS, seed=0, public=1)
-    net = factory.build("cnn-s", shape=clients.shape, classes=clients.classes, seed=0)
-    return [count(name, clients, Layout(net), rounds) for name in methods or METHODS]
+    layout = build_layout("cnn-s", clients.shape, clients.classes)
+    return [count(name, clients, layout, rounds) for name in methods or METHODS]
 
 
 def count(name: str, clients: Population, layout: Layout, rounds: int) -> Cost:

@@ -66,6 +66,7 @@ class Result:
     history: History
     summary: Mapping[str, Any]
     folder: Path | None = None
+    page: Path | None = None  # report.html, where the run has written one
 
     @property
     def accuracy(self) -> PerClient:

@@ -17,9 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from coterie.core.errors import ConfigError
-
-Event = dict[str, Any]
-Listener = Callable[[Event], None]
+from coterie.core.events import Event, Listener
 
 
 class Tracker(Protocol):

@@ -17,7 +17,7 @@ from coterie.core.errors import ConfigError, DataError
 from coterie.engines.flower import certs, nginx
 from coterie.engines.flower.exchange import RemoteClient
 from coterie.studies.federation import agree, setup
-from coterie.studies.hosts import OwnData, PartitionClient
+from coterie.studies.remote_clients import OwnData, PartitionClient
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from coterie.studies.comparison.reading import Cell, Comparison
 
 if TYPE_CHECKING:
-    from coterie.studies.fit import Listener
+    from coterie.core.events import Listener
 
 GONE = 3  # the exit code of a process whose parent has ended
 

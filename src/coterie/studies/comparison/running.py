@@ -11,13 +11,14 @@ from typing import Any
 from coterie.config.grid import Grid
 from coterie.core import storage
 from coterie.core.errors import ConfigError
+from coterie.core.events import Listener
 from coterie.core.types import Method
 from coterie.methods import METHODS
 from coterie.studies.comparison.cells import about, finish, reason, run_cell
 from coterie.studies.comparison.equality import held, same_terms, settle
 from coterie.studies.comparison.reading import Cell, Comparison
 from coterie.studies.comparison.text import csv
-from coterie.studies.fit import Listener, fit
+from coterie.studies.fit import fit
 
 Run = Callable[[Cell, Listener], object]
 
@@ -97,6 +98,7 @@ def compare(
             out=cell.folder,
             resume=True,
             on_event=listen,
+            page=False,
             **options,
         )
         finish(cell, result)
