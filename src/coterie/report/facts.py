@@ -112,6 +112,8 @@ def commands(run: RunData) -> str:
         return "coterie.fit(...)  # it was run from Python, without a folder"
     if run.config.get("started_from") == "python":
         return f'coterie.fit(..., out="{run.folder}", resume=True)  # from the script that made it'
+    if (run.folder / "federation.json").exists():
+        return f"coterie serve {run.folder}/run.toml --out {run.folder}-again --certs ..."
     return f"coterie run {run.folder}/run.toml --out {run.folder}-again"
 
 

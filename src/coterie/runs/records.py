@@ -101,6 +101,7 @@ class RunFolder:
         run.hold()
         try:
             run.sweep()
+            run.mend_events()
             storage.replace_file(path / "run.toml", settings.encode())
             run.metrics = Table(path / "metrics.csv", history.HEADER)
             run.clusters = Table(path / "clusters.csv", "round,client,cluster,group\n")
