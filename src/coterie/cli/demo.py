@@ -12,7 +12,7 @@ import typer
 from coterie.cli import running, say
 from coterie.cli.progress import warnings, watching
 from coterie.cli.running import Done
-from coterie.cli.train import Json, NoReport, Quiet, closing, table
+from coterie.cli.train import Json, NoReport, Quiet, result_event, runs_table
 
 
 def demo(
@@ -49,9 +49,9 @@ def demo(
     page = None if no_report else page_of(runs[names[-1]], out / "report.html")
     if json:
         for name, done in runs.items():
-            say.line(closing(name, done))
+            say.line(result_event(name, done))
         return
-    say.result(table(runs))
+    say.result(runs_table(runs))
     if len(runs) == 2:
         say.result(compared(runs))
     say.label("records", f"{out}/*/  run.toml, metrics.csv, clusters.csv, summary.json")

@@ -124,7 +124,7 @@ def sort(settings: list[str]) -> tuple[Path | None, list[tuple[str, Any]]]:
 
 
 def data_at_hand(config: Config) -> None:
-    """Miss a named set before anything heavy is imported."""
+    """Refuse a named data set that is not on this machine, before anything heavy is imported."""
     from coterie.data import named
 
     name = named.canonical(config.data.source)
@@ -137,10 +137,10 @@ def conclude(
 ) -> None:
     """What came out of a run, where it lies, and how to train on with the command `again`."""
     if json:
-        say.line(closing(name, done))
+        say.line(result_event(name, done))
         return
     result = done.result
-    say.result(table({name: done}))
+    say.result(runs_table({name: done}))
     say.label("records", f"{result.folder}  (metrics.csv, clusters.csv, summary.json)")
     if result.page:
         say.label("report", f"{result.page}    open it: coterie open {result.folder}")
@@ -148,8 +148,8 @@ def conclude(
     say.label("next", f"{again.format(folder=result.folder, rounds=rounds)}    train on")
 
 
-def closing(name: str, done: Done) -> dict[str, Any]:
-    """The last JSON object of a run."""
+def result_event(name: str, done: Done) -> dict[str, Any]:
+    """What came out of a run, as the last JSON object of its command."""
     return {
         "event": "result",
         "name": name,
@@ -160,7 +160,7 @@ def closing(name: str, done: Done) -> dict[str, Any]:
     }
 
 
-def table(runs: Mapping[str, Done]) -> str:
+def runs_table(runs: Mapping[str, Done]) -> str:
     """One row per run: accuracy, worst client, clusters, bytes, time."""
     head = ("method", "accuracy", "worst client", "clusters", "sent up", "sent down", "time")
     rows = []

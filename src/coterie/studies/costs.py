@@ -58,10 +58,10 @@ class Cost:
         return self.down / self.model, self.up / self.model
 
 
-def table(methods: Sequence[str] | None = None, rounds: int = ROUNDS) -> list[Cost]:
+def costs_of(methods: Sequence[str] | None = None, rounds: int = ROUNDS) -> list[Cost]:
     """The costs of methods (default: all of METHODS), from a short run of each.
 
-    >>> [cost.ratio for cost in table(["local", "fedavg"], rounds=2)]
+    >>> [cost.ratio for cost in costs_of(["local", "fedavg"], rounds=2)]
     [(0.0, 0.0), (1.0, 1.0)]
     """
     clients = partition("digits", "rotation", clients=CLIENTS, seed=0, public=1)
@@ -137,10 +137,10 @@ Made by `python -m coterie.studies.costs > docs/costs.md`.
 | method | down, a usual round | up, a usual round | besides, down | besides, up | asked |
 |---|---|---|---|---|---|
 """
-    return head + "".join(f"{row(cost)}\n" for cost in costs)
+    return head + "".join(f"{table_row(cost)}\n" for cost in costs)
 
 
-def row(cost: Cost) -> str:
+def table_row(cost: Cost) -> str:
     """One line of the table."""
     sizes = (cost.down, cost.up, cost.besides_down, cost.besides_up)
     cells = (cost.name, *(amount(size, cost.model) for size in sizes), ", ".join(cost.tasks))
@@ -149,4 +149,4 @@ def row(cost: Cost) -> str:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    sys.stdout.write(markdown(table(sys.argv[1:] or None)))
+    sys.stdout.write(markdown(costs_of(sys.argv[1:] or None)))

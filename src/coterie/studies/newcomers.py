@@ -45,17 +45,17 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Joined:
-    """How newcomers did."""
+    """How newcomers did once they had joined: a row for each, by samples and by epochs."""
 
     rows: tuple[Row, ...]
 
     @property
     def shots(self) -> list[int | None]:
-        """The numbers of samples of a class, all of them first."""
+        """The numbers of samples of each class that were tried; None, all of them, comes first."""
         return list(dict.fromkeys(r.shots for r in self.rows))
 
     def accuracy(self, epochs: int, shots: int | None = None) -> float | None:
-        """The mean over newcomers."""
+        """The mean accuracy of newcomers after so many epochs on so many samples of a class."""
         them = [r for r in self.rows if r.epochs == epochs and r.shots == shots]
         return mean(r.accuracy for r in them)
 
@@ -70,17 +70,17 @@ class Joined:
 
     @property
     def epochs(self) -> int:
-        """How long they adapted."""
+        """How many epochs they adapted at most."""
         return max(r.epochs for r in self.rows)
 
     @property
     def newcomers(self) -> list[str]:
-        """Their names."""
+        """The names of the newcomers."""
         return list(dict.fromkeys(r.newcomer for r in self.rows))
 
 
 def mean(values: Iterable[float | None]) -> float | None:
-    """The mean of what is known."""
+    """The mean of the values that are known, or None if none is."""
     known = [float(v) for v in values if v is not None]
     return fmean(known) if known else None
 
@@ -143,7 +143,7 @@ def measured(
     shots: int | None,
     epochs: int,
 ) -> list[Row]:
-    """A row for each newcomer."""
+    """A row for each newcomer, once it was placed and adapted for so many epochs."""
     placed = place(result, newcomers, epochs)
     kind = majority(result)
     trained = result.population.at(result.state.round).group

@@ -133,7 +133,7 @@ def welcomed(newcomers: Given | Sequence[Given], result: Result) -> list[Client]
 
 
 def several(newcomers: Given | Sequence[Given]) -> Sequence[Given]:
-    """One newcomer or many, as many."""
+    """A sequence of newcomers, also of one that came alone."""
     if isinstance(newcomers, Client):
         return [newcomers]
     if not len(newcomers):
@@ -143,7 +143,7 @@ def several(newcomers: Given | Sequence[Given]) -> Sequence[Given]:
 
 
 def joined(result: Result, new: Sequence[Client]) -> Serial:
-    """The federation with newcomers at its end; what the others remember, they still do."""
+    """A federation of the run's clients, who keep their memories, with newcomers at its end."""
     old = result.population.at(result.state.round)
     fed = Serial(
         [*old, *new],

@@ -78,7 +78,7 @@ class OwnData:
         return self.networks.layout(setup)
 
     def client(self, setup: Mapping[str, Any], round: int) -> Client:
-        """The same in every round."""
+        """The client's data, the same in every round."""
         return replace(self.split(setup)[0], name=self.name)
 
     def data(self, setup: Mapping[str, Any]) -> Data:
@@ -131,7 +131,7 @@ class PartitionClient:
 
     @property
     def name(self) -> str:
-        """As the partition calls it."""
+        """The client's name in the partition."""
         return self.population.names[self.index]
 
     def introduce(self, setup: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -147,12 +147,12 @@ class PartitionClient:
         return self.networks.layout(setup)
 
     def client(self, setup: Mapping[str, Any], round: int) -> Client:
-        """As the partition has it in this round."""
+        """The client's data as the partition has them in this round."""
         return self.population.at(round)[self.index]
 
 
 def renumbered(data: Data, classes: list[str]) -> Data:
-    """The same data, labels numbered as the federation numbers its classes."""
+    """The same data with each label numbered as the federation numbers its classes."""
     unknown = [c for c in data.classes if c not in classes]
     if unknown:
         raise DataError(

@@ -18,6 +18,7 @@ from coterie.studies.comparison.cells import about, finish, reason, run_cell
 from coterie.studies.comparison.equality import held, same_terms, settle
 from coterie.studies.comparison.reading import Cell, Comparison
 from coterie.studies.comparison.text import csv
+from coterie.studies.experiment import unused
 from coterie.studies.fit import fit
 
 Run = Callable[[Cell, Listener], object]
@@ -168,9 +169,4 @@ def labels(methods: Sequence[Method]) -> dict[str, Method]:
 
 def fresh() -> Path:
     """A folder that does not exist yet."""
-    wanted = Path("runs") / time.strftime("%Y-%m-%d_%H%M%S_compare")
-    path, count = wanted, 1
-    while path.exists():
-        count += 1
-        path = wanted.with_name(f"{wanted.name}-{count}")
-    return path
+    return unused(Path("runs") / time.strftime("%Y-%m-%d_%H%M%S_compare"))
