@@ -31,7 +31,7 @@ from coterie.engines.front import Front
 from coterie.methods import find
 from coterie.models import factory
 from coterie.runs.records import RunFolder
-from coterie.studies.fit import Plan, drive
+from coterie.studies.train_loop import Gathered, Plan, recording, train_loop
 from coterie.tasks.signature import Histogram, Trajectory
 from coterie.tasks.solver import Solver
 
@@ -114,7 +114,7 @@ def one_round(name: str, n: int, engine: str) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as place, RunFolder.create(Path(place), "") as folder:
         plan = Plan(rounds=10**6, every=10**6)  # nobody is tested
         with contextlib.suppress(Enough):
-            drive(m, people, fed, plan, tick, folder, start, {})
+            train_loop(Gathered(m, people, fed), plan, recording(folder, tick), folder, start)
     took = torch.tensor(clock, dtype=torch.float64).diff(dim=0)  # (rounds, 2)
     wall, cpu = took.median(0).values.tolist()
     return {"wall": wall, "cpu": cpu, "before": before}

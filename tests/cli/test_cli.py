@@ -168,7 +168,7 @@ def test_a_wrong_command_line_exits_2_and_says_how(
 
 
 def raising(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    def execute(*args: Any) -> None:
+    def execute(*args: Any, **options: Any) -> None:
         raise error
 
     monkeypatch.setattr(running, "execute", execute)

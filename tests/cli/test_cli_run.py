@@ -164,7 +164,7 @@ BUSY = """
 import time
 from coterie.cli import running
 from coterie.cli.main import main
-def execute(*args):
+def execute(*args, **options):
     while True:
         try:
             print("busy", flush=True)

@@ -10,7 +10,7 @@ import torch
 
 from coterie.core.types import Asked
 from coterie.methods import METHODS, find
-from coterie.studies.costs import ROUNDS, amount, markdown, per_round, quick, row, table
+from coterie.studies.costs import ROUNDS, amount, costs_of, markdown, per_round, quick, table_row
 
 PAGE = Path(__file__).parents[2] / "docs" / "costs.md"
 RATIOS = {
@@ -27,7 +27,7 @@ RATIOS = {
 
 @pytest.fixture(scope="module")
 def costs() -> dict[str, object]:
-    return {cost.name: cost for cost in table([name for name in RATIOS if name in METHODS])}
+    return {cost.name: cost for cost in costs_of([name for name in RATIOS if name in METHODS])}
 
 
 @pytest.mark.parametrize("name", [name for name in RATIOS if name in METHODS])
@@ -37,7 +37,7 @@ def test_a_usual_round_costs_what_theory_says(costs: dict[str, object], name: st
 
 @pytest.mark.parametrize("name", [name for name in RATIOS if name in METHODS])
 def test_the_page_has_what_is_counted(costs: dict[str, object], name: str) -> None:
-    assert row(costs[name]) in PAGE.read_text().splitlines()  # type: ignore[arg-type]
+    assert table_row(costs[name]) in PAGE.read_text().splitlines()  # type: ignore[arg-type]
 
 
 def test_the_page_has_every_method_once() -> None:
@@ -55,7 +55,7 @@ def test_what_is_sent_once_is_beside_the_usual_round(costs: dict[str, object]) -
 
 @pytest.mark.slow
 def test_the_whole_page_is_current() -> None:
-    assert markdown(table()) == PAGE.read_text()
+    assert markdown(costs_of()) == PAGE.read_text()
 
 
 @pytest.mark.parametrize("name", list(METHODS))

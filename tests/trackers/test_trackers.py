@@ -21,6 +21,7 @@ from coterie.cli.main import call
 from coterie.config import load
 from coterie.config.fields import fields
 from coterie.core.errors import ConfigError
+from coterie.core.events import Event
 
 RUN = ["run", "--model", "mclr", "--clients", "4", "--quiet", "--out", "r"]
 
@@ -133,7 +134,7 @@ def test_a_run_that_is_stopped_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     told = Told()
     monkeypatch.setattr(trackers, "find", lambda name: lambda folder: told)
 
-    def stop(event: trackers.Event) -> None:
+    def stop(event: Event) -> None:
         if event["event"] == "round":
             raise KeyboardInterrupt
 

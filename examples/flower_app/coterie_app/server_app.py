@@ -6,7 +6,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from coterie.config import load
-from coterie.studies.federation import conduct
+from coterie.studies.federation import run_federation
 
 EXPERIMENT = Path(__file__).with_name("experiment.toml")
 app = ServerApp()
@@ -15,4 +15,4 @@ app = ServerApp()
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     out, resume = Path(str(context.run_config["out"])), bool(context.run_config["resume"])
-    conduct(grid, load(EXPERIMENT), out, print, resume=resume)
+    run_federation(grid, load(EXPERIMENT), out, print, resume=resume)

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coterie.cli import progress, say
-from coterie.cli.running import Event, Listener
 from coterie.cli.train import Quiet, data_at_hand, sort
 from coterie.core.errors import ConfigError
+from coterie.core.events import Event, Listener
 
 if TYPE_CHECKING:
     from coterie.runs.comparison import Comparison

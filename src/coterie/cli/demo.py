@@ -10,10 +10,9 @@ from typing import Annotated
 import typer
 
 from coterie.cli import running, say
-from coterie.cli.progress import watching
-from coterie.cli.report import page_of
+from coterie.cli.progress import warnings, watching
 from coterie.cli.running import Done
-from coterie.cli.train import Json, NoReport, Quiet, closing, table
+from coterie.cli.train import Json, NoReport, Quiet, result_event, runs_table
 
 
 def demo(
@@ -46,13 +45,13 @@ def demo(
     for name, config in zip(names, configs, strict=True):
         clear(out / name)
         with watching(name, quiet=quiet, json=json) as listen:
-            runs[name] = running.execute(config, out / name, listen)
-    page = page_of(runs[names[-1]].result, out / "report.html", wanted=not no_report)
+            runs[name] = running.execute(config, out / name, listen, page=False)
+    page = None if no_report else page_of(runs[names[-1]], out / "report.html")
     if json:
         for name, done in runs.items():
-            say.line(closing(name, done))
+            say.line(result_event(name, done))
         return
-    say.result(table(runs))
+    say.result(runs_table(runs))
     if len(runs) == 2:
         say.result(compared(runs))
     say.label("records", f"{out}/*/  run.toml, metrics.csv, clusters.csv, summary.json")
@@ -77,6 +76,13 @@ def clear(folder: Path) -> None:
     """Make room for a new demo where an old one lies; anything else is left alone."""
     if (folder / "run.toml").exists():
         shutil.rmtree(folder)
+
+
+def page_of(done: Done, file: Path) -> Path | None:
+    """The page of both runs: that of the second, which finds the first beside it."""
+    from coterie.studies.training import write_page
+
+    return write_page(done.result, file, warnings)
 
 
 def compared(runs: Mapping[str, Done]) -> str:

@@ -86,18 +86,10 @@ def check(
 
 def plan(config: Config) -> dict[str, Any]:
     """What an experiment would do, in numbers: clients, samples, parameters, bytes."""
-    from coterie.core.layout import Layout
-    from coterie.models import factory
     from coterie.studies import experiment
 
     clients = experiment.population(config)
-    net = factory.build(
-        config.model.name,
-        shape=clients.shape,
-        classes=clients.classes,
-        **experiment.model_options(config),
-    )
-    parameters = Layout(net, head=config.model.head).size
+    parameters = experiment.network(config, clients.shape, clients.classes).size
     sizes = clients.sizes.long()
     drawn = max(1, int(config.train.participation * len(sizes) + 0.5))
     model_bytes = 4 * parameters

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from coterie.cli import say
 from coterie.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from coterie.engines.flower.client import Host
 
 HOME = Path("~/.local/share/coterie/clients")
 
@@ -47,6 +50,20 @@ def join(
 
     It answers until it is stopped (Ctrl-C), and comes back by itself after the server was away.
     """
+    server_may_be_joined(server, certs, insecure)
+    from coterie.engines.flower import serving
+
+    for module in trust or []:
+        import_module(module)
+    known = serving.expect(certs / "name").read_text().strip() if certs and not insecure else name
+    host = host_of(known, data, client, partition_from, trust or [])
+    home = (state or HOME / host.name).expanduser()
+    say.label("join", f"client {host.name} at {server}; private state in {home}")
+    serving.joining(server, host, home, certs=None if insecure else certs, seconds=leave_after)
+
+
+def server_may_be_joined(server: str, certs: Path | None, insecure: bool) -> None:
+    """Refuse to join without a key, and without TLS where others could read what crosses."""
     if certs is None and not insecure:
         raise ConfigError(
             "a client needs the key that was made for it",
@@ -54,31 +71,30 @@ def join(
             fix="give --certs with the folder from the federation's server; --insecure tries it "
             "without, on this machine only",
         )
-    from coterie.engines.flower import serving
-    from coterie.studies import hosts
+    from coterie.engines.flower.serving import loopback
 
-    if insecure and not serving.loopback(server.rsplit(":", 1)[0]):
+    if insecure and not loopback(server.rsplit(":", 1)[0]):
         raise ConfigError(
             f"{server} is another machine, and without TLS everybody could read what crosses",
             code="C053",
             fix="give --certs with the folder from the federation's server",
         )
-    for module in trust or []:
-        import_module(module)
-    known = serving.expect(certs / "name").read_text().strip() if certs and not insecure else name
+
+
+def host_of(
+    name: str | None, data: str, client: int | None, partition_from: Path | None, trust: list[str]
+) -> Host:
+    """Whose data this client brings: all of its own, or those of one client of a partition."""
+    from coterie.studies.remote_clients import OwnData, PartitionClient
+
     if (client is None) != (partition_from is None):
         raise ConfigError(
             "--client and --partition-from belong together",
             code="C001",
             fix="give both, or none to use all of --data",
         )
-    host: hosts.PartitionClient | hosts.OwnData
     if client is not None and partition_from is not None:
-        host = hosts.PartitionClient(partition_from, client, data)
-    elif known:
-        host = hosts.OwnData(known, data, trust or ())
-    else:
+        return PartitionClient(partition_from, client, data)
+    if not name:
         raise ConfigError("a client needs a name", code="C001", fix="give --name")
-    home = (state or HOME / host.name).expanduser()
-    say.label("join", f"client {host.name} at {server}; private state in {home}")
-    serving.joining(server, host, home, certs=None if insecure else certs, seconds=leave_after)
+    return OwnData(name, data, trust)

@@ -12,7 +12,8 @@ from types import FrameType
 import click
 from click.exceptions import Abort, NoSuchOption
 
-from coterie.cli import running, say
+from coterie.cli import say
+from coterie.cli.running import UnderWay
 from coterie.core.errors import ClientError, ConfigError, CoterieError, DataError
 from coterie.core.suggest import similar
 
@@ -38,39 +39,39 @@ def call(given: Sequence[str], debug: bool = False) -> int:
     """Run one command; whatever goes wrong becomes a message and an exit code."""
     from coterie.cli.app import app
 
+    run = UnderWay()
     try:
-        code = app(list(given), prog_name="coterie", standalone_mode=False)
+        code = app(list(given), prog_name="coterie", standalone_mode=False, obj=run)
     except CoterieError as error:
-        return failed(error, debug)
+        return failed(error, debug, run)
     except click.UsageError as error:
-        return failed(usage(error), debug)
+        return failed(usage(error), debug, run)
     except click.ClickException as error:
-        return failed(ConfigError(error.format_message(), code="C001"), debug)
+        return failed(ConfigError(error.format_message(), code="C001"), debug, run)
     except (KeyboardInterrupt, Abort):
-        return interrupted()
+        return interrupted(run)
     except BrokenPipeError:
         return 0
     except Exception as error:
         if debug:
             traceback.print_exc()
         what = f"{type(error).__name__}: {error}"
-        return failed(CoterieError(what, code="X001", fix="--debug shows where"), debug=False)
+        return failed(CoterieError(what, code="X001", fix="--debug shows where"), False, run)
     if code == INTERRUPTED:  # what typer makes of Ctrl-C
-        return interrupted()
+        return interrupted(run)
     return code if isinstance(code, int) else 0
 
 
-def failed(error: CoterieError, debug: bool) -> int:
+def failed(error: CoterieError, debug: bool, run: UnderWay) -> int:
     """Say what went wrong, and give its exit code."""
     if isinstance(error, ClientError) and error.__cause__ is not None:
         traceback.print_exception(error.__cause__)  # the user's own exception comes first
     if debug:
         traceback.print_exception(error)
     say.note(f"error[{error.code}]: {error}")
-    saved = running.resumable()
-    if saved:
-        say.note(f"  saved  {saved}: coterie resume {saved}")
-    nothing = isinstance(error, ConfigError | DataError) and not saved
+    if run.saved:
+        say.note(f"  saved  {run.folder}: {run.again}")
+    nothing = isinstance(error, ConfigError | DataError) and not run.saved
     say.note(f"{'nothing was run. ' * nothing}explain: coterie help {error.code}")
     return error.exit
 
@@ -99,12 +100,11 @@ def options(context: click.Context | None) -> list[str]:
     return [o for p in context.command.params for o in p.opts] if context else []
 
 
-def interrupted() -> int:
+def interrupted(run: UnderWay) -> int:
     """The end after Ctrl-C: what is safe, and how to go on."""
-    saved = running.resumable()
-    say.note("\ninterrupted" + ("; the last whole round is saved" if saved else ""))
-    if saved:
-        say.label("next", f"coterie resume {saved}")
+    say.note("\ninterrupted" + ("; the last whole round is saved" if run.saved else ""))
+    if run.saved:
+        say.label("next", run.again)
     return INTERRUPTED
 
 

@@ -55,8 +55,8 @@ def newcomers(
     with watching(config.method, quiet=quiet, json=json) as listen:
         if out and (out / "run.toml").exists():
             then = (out / "run.toml").read_text()
-            experiment.refuse_changes(then, configs.resolved(config), ())
-            done = running.proceed(out, listen, (), ())
+            experiment.refuse_changes(then, config, ())
+            done = running.proceed(out, listen)
         else:
             done = running.execute(config, out, listen)
     folder = done.result.folder
@@ -67,7 +67,7 @@ def newcomers(
         for row in found.rows:
             say.line(row._asdict())
         return
-    say.result(table(found))
+    say.result(newcomers_table(found))
     say.result(sentence(found, len(done.result.population)))
     say.label("records", f"{folder}  (newcomers.csv beside those of the run)")
     say.label("next", f"{folder / 'newcomers.csv'}    each newcomer after each epoch")
@@ -84,7 +84,7 @@ def several(text: str) -> list[int]:
     return [int(part) for part in text.split(",")]
 
 
-def table(found: Joined) -> str:
+def newcomers_table(found: Joined) -> str:
     """A row for each number of samples: accuracy epoch by epoch, assignment, bytes."""
     head = ["samples", *(f"{e} epoch{'s' * (e != 1)}" for e in range(found.epochs + 1))]
     rows = []

@@ -64,7 +64,7 @@ def place(
         for row in facts(placed, samples):
             say.line(row)
         return
-    say.result(table(placed, samples))
+    say.result(placement_table(placed, samples))
     say.label(
         "next",
         f'in Python: coterie.open_run("{folder}").place((x, y)).model(0)    the adapted model',
@@ -87,7 +87,7 @@ def facts(placed: Placement, samples: dict[str, int]) -> list[dict[str, Any]]:
     ]
 
 
-def table(placed: Placement, samples: dict[str, int]) -> str:
+def placement_table(placed: Placement, samples: dict[str, int]) -> str:
     """A row for each newcomer."""
     head = ("newcomer", "samples", "cluster", "before", "after", "sent up", "sent down")
     rows = [

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from coterie.cli import say
-from coterie.cli.running import Event, Listener
+from coterie.core.events import Event, Listener
 
 
 @contextmanager
 def watching(name: str, *, quiet: bool = False, json: bool = False) -> Iterator[Listener]:
-    """Whoever listens to a run and shows what was asked for."""
+    """A listener that shows a run on the terminal, as much of it as was asked for."""
     if json:
         yield say.line
     elif quiet:

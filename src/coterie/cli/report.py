@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coterie.cli import say
-from coterie.core.errors import CheckpointError, ConfigError, CoterieError
+from coterie.core.errors import CheckpointError, ConfigError
 
 if TYPE_CHECKING:
     from coterie.report import RunData
     from coterie.report.run_data import Insight
     from coterie.runs.text_table import TextTable
-    from coterie.studies.result import Result
 
 
 class Format(StrEnum):
@@ -97,19 +96,6 @@ def insight(folder: Path) -> Insight | None:
     from coterie.studies.experiment import open_run
 
     return open_run(folder).insight
-
-
-def page_of(result: Result, file: Path, *, wanted: bool = True) -> Path | None:
-    """The page of a run that just ended; what goes wrong here does not spoil the run."""
-    from coterie.report import write_result
-
-    if not wanted:
-        return None
-    try:
-        return write_result(result, file)
-    except (CoterieError, OSError) as error:
-        say.note(f"warning no report: {error}")
-        return None
 
 
 def known(folder: Path) -> None:

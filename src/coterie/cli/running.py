@@ -1,19 +1,21 @@
-"""The one door to training: every command that trains goes through these two calls."""
+"""The one door to training: commands that train go through `execute`, `proceed` or `serve`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import click
+
+from coterie.core.events import Event, Listener
+
 if TYPE_CHECKING:
     from coterie.config import Config
+    from coterie.engines.flower.serving import ServerAddress
     from coterie.studies.result import Result
-
-Event = dict[str, Any]
-Listener = Callable[[Event], None]
-
-_folder: Path | None = None
 
 
 class Done(NamedTuple):
@@ -30,57 +32,98 @@ def fresh(config: Config) -> Path:
     return experiment.fresh(config)
 
 
-def execute(config: Config, out: Path | None, listen: Listener) -> Done:
+def execute(config: Config, out: Path | None, listen: Listener, *, page: bool = True) -> Done:
     """Train a new experiment, into the folder given or a new one that the experiment names."""
     from coterie.studies import experiment
 
     folder = out or experiment.fresh(config)
-    if not (folder / "run.toml").exists():  # another run's folder is not this one's to resume
-        _enter(folder)
-    clock = Clock(listen)
-    result = experiment.execute(config, folder, clock)
-    _leave()
-    return Done(result, clock.seconds)
+    with under_way(folder, f"coterie resume {folder}", new=True):
+        return timed(listen, lambda tell: experiment.execute(config, folder, tell, page=page))
 
 
 def proceed(
-    folder: Path, listen: Listener, settings: Iterable[tuple[str, Any]], allow: Iterable[str]
+    folder: Path,
+    listen: Listener,
+    settings: Iterable[tuple[str, Any]] = (),
+    allow: Iterable[str] = (),
+    *,
+    page: bool = True,
 ) -> Done:
     """Train on where a run stopped."""
     from coterie.studies import experiment
 
-    _enter(folder)
-    clock = Clock(listen)
-    result = experiment.resume(folder, settings=settings, allow=allow, on_event=clock)
-    _leave()
-    return Done(result, clock.seconds)
+    with under_way(folder, f"coterie resume {folder}"):
+        return timed(
+            listen,
+            lambda tell: experiment.resume(
+                folder, settings=settings, allow=allow, on_event=tell, page=page
+            ),
+        )
 
 
-class Clock:
-    """A listener that passes every event on and remembers how long the run took."""
+def serve(
+    config: Config, folder: Path, address: ServerAddress, listen: Listener, *, resume: bool
+) -> Done:
+    """Train an experiment with clients that join a server at this address."""
+    from coterie.engines.flower.serving import serving
+    from coterie.studies.federation import run_federation
 
-    def __init__(self, listen: Listener) -> None:
-        self.listen, self.seconds = listen, 0.0
+    with (
+        under_way(folder, f"coterie serve --resume {folder} ...", new=not resume),
+        serving(address, folder / "flower") as (grid, registered, check),
+    ):
+        return timed(
+            listen,
+            lambda tell: run_federation(
+                grid,
+                config,
+                folder,
+                tell,
+                resume=resume,
+                names=address.names,
+                registered=registered,
+                check=check,
+            ),
+        )
 
-    def __call__(self, event: Event) -> None:
-        """Hear one event."""
+
+def timed(listen: Listener, run: Callable[[Listener], Result]) -> Done:
+    """A run with somebody listening, and the seconds that it says it took."""
+    seconds = 0.0
+
+    def hear(event: Event) -> None:
+        nonlocal seconds
         if event["event"] == "done":
-            self.seconds = float(event["seconds"])
-        self.listen(event)
+            seconds = float(event["seconds"])
+        listen(event)
+
+    result = run(hear)
+    return Done(result, seconds)
 
 
-def resumable() -> Path | None:
-    """The folder of the run that was under way, if there is something in it to go on from."""
-    if _folder and any(_folder.glob("checkpoints/[0-9]*/manifest.json")):
-        return _folder
-    return None
+@dataclass
+class UnderWay:
+    """The run that a command has begun and not ended: what whoever stops it needs to go on.
+
+    One travels with each call of the command line, as the object of Click's context.
+    """
+
+    folder: Path | None = None
+    again: str = ""  # the command that goes on with it
+
+    @property
+    def saved(self) -> bool:
+        """Whether there is something in the folder to go on from."""
+        found = self.folder and any(self.folder.glob("checkpoints/[0-9]*/manifest.json"))
+        return bool(found)
 
 
-def _enter(folder: Path) -> None:
-    global _folder
-    _folder = folder
-
-
-def _leave() -> None:
-    global _folder
-    _folder = None
+@contextmanager
+def under_way(folder: Path, again: str, *, new: bool = False) -> Iterator[None]:
+    """Have a run under way in a folder until it ends well; if it does not, `again` goes on."""
+    context = click.get_current_context(silent=True)
+    run = (context and context.find_object(UnderWay)) or UnderWay()
+    if not (new and (folder / "run.toml").exists()):  # what another run left is not this one's
+        run.folder, run.again = folder, again
+    yield
+    run.folder = None

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from coterie.cli import running, say
 from coterie.cli.progress import watching
-from coterie.cli.running import Clock, Done, Event, Listener
-from coterie.cli.train import Json, Quiet, closing, sort, table
+from coterie.cli.train import Json, Quiet, conclude, sort
 from coterie.core.errors import ConfigError
+from coterie.core.events import Event, Listener
 
-PORT = 9093  # as in engine.flower.serving, which is heavy to import
+if TYPE_CHECKING:
+    from coterie.config import Config
+    from coterie.engines.flower.serving import ServerAddress
+
+PORT = 9093  # as in engines.flower.serving, which is heavy to import
 
 
 def serve(
@@ -49,6 +53,20 @@ def serve(
 
     They join with `coterie join`. Only the clients' interface can be reached from outside.
     """
+    address = address_of(certs, host, port, insecure)
+    if proxy is not None:
+        say.result(proxied(proxy, address, listen))
+        return
+    config, folder = asked(settings or [], resume, allow_change or [], out)
+    with watching(config.method, quiet=quiet, json=json) as shown:
+        hear = shown if json or quiet else telling(shown)
+        done = running.serve(config, folder, address, hear, resume=resume is not None)
+    again = "coterie serve --resume {folder} train.rounds={rounds} ..."
+    conclude(config.method, done, json, again)
+
+
+def address_of(certs: Path | None, host: str, port: int, insecure: bool) -> ServerAddress:
+    """Where the server stands; one that would be open to everybody is refused."""
     if certs is None and not insecure:
         raise ConfigError(
             "a server needs certificates",
@@ -58,52 +76,25 @@ def serve(
         )
     from coterie.engines.flower.serving import ServerAddress
 
-    stand = ServerAddress(None if insecure else certs, host, port)
-    stand.check()
-    if proxy is not None:
-        say.result(proxied(proxy, stand, listen))
-        return
+    address = ServerAddress(None if insecure else certs, host, port)
+    address.check()
+    return address
+
+
+def asked(
+    settings: list[str], resume: Path | None, allow_change: list[str], out: Path | None
+) -> tuple[Config, Path]:
+    """The experiment that is served, new or resumed, and the folder of its run."""
     from coterie.config import load
-    from coterie.studies import experiment, federation
-
-    file, given = sort(settings or [])
-    given.append(("engine.name", "flower"))
-    if resume:
-        config, folder = federation.resumed(resume, given, allow_change or ()), resume
-    else:
-        config = load(file, given)
-        folder = out or experiment.fresh(config)
-    running._enter(folder)
-    with watching(config.method, quiet=quiet, json=json) as listen_:
-        clock = Clock(listen_ if json or quiet else telling(listen_))
-        result = run(config, folder, stand, clock, resume is not None)
-    running._leave()
-    done = Done(result, clock.seconds)
-    if json:
-        say.line(closing(config.method, done))
-        return
-    say.result(table({config.method: done}))
-    say.label("records", f"{folder}  (metrics.csv, clusters.csv, summary.json)")
-    more = f"train.rounds={2 * config.train.rounds}"
-    say.label("next", f"coterie serve --resume {folder} {more} ...    train on")
-
-
-def run(config: Any, folder: Path, stand: Any, tell: Listener, resume: bool) -> Any:
-    """Serve one run from its first round or its last."""
-    from coterie.engines.flower.serving import serving
     from coterie.studies import federation
 
-    with serving(stand, folder / "flower") as (grid, registered, check):
-        return federation.conduct(
-            grid,
-            config,
-            folder,
-            tell,
-            resume=resume,
-            names=stand.names,
-            registered=registered,
-            check=check,
-        )
+    file, given = sort(settings)
+    given.append(("engine.name", "flower"))
+    if resume:
+        return federation.config_to_resume(resume, given, allow_change), resume
+    config = load(file, given)
+    federation.refuse_newcomers(config)
+    return config, out or running.fresh(config)
 
 
 def telling(listen: Listener) -> Listener:
@@ -124,14 +115,14 @@ def telling(listen: Listener) -> Listener:
     return hear
 
 
-def proxied(proxy: str, stand: Any, listen: str) -> str:
+def proxied(proxy: str, address: ServerAddress, listen: str) -> str:
     """The configuration of a reverse proxy."""
     from coterie.engines.flower import nginx
 
-    if proxy != "nginx" or stand.certs is None:
+    if proxy != "nginx" or address.certs is None:
         raise ConfigError(
             "there is no configuration for that",
             code="C001",
             fix="coterie serve --proxy nginx --certs DIR/server",
         )
-    return nginx.configuration(stand.certs, stand.port, listen)
+    return nginx.configuration(address.certs, address.port, listen)

@@ -11,7 +11,6 @@ import typer
 from coterie.cli import running, say
 from coterie.cli.live import watched
 from coterie.cli.progress import clusters, watching
-from coterie.cli.report import page_of
 from coterie.cli.running import Done
 from coterie.core.errors import ConfigError
 
@@ -77,8 +76,8 @@ def run(
         watched(folder, live),
         watching(config.method, quiet=quiet, json=json) as listen,
     ):
-        done = running.execute(config, folder, listen)
-    conclude(config.method, done, json, wanted=not no_report)
+        done = running.execute(config, folder, listen, page=not no_report)
+    conclude(config.method, done, json)
 
 
 def resume(
@@ -105,8 +104,8 @@ def resume(
     if rounds is not None:
         given.append(("train.rounds", rounds))
     with watched(folder, live), watching(folder.name, quiet=quiet, json=json) as listen:
-        done = running.proceed(folder, listen, given, allow_change or ())
-    conclude(folder.name, done, json, wanted=not no_report)
+        done = running.proceed(folder, listen, given, allow_change or (), page=not no_report)
+    conclude(folder.name, done, json)
 
 
 def sort(settings: list[str]) -> tuple[Path | None, list[tuple[str, Any]]]:
@@ -125,7 +124,7 @@ def sort(settings: list[str]) -> tuple[Path | None, list[tuple[str, Any]]]:
 
 
 def data_at_hand(config: Config) -> None:
-    """Miss a named set before anything heavy is imported."""
+    """Refuse a named data set that is not on this machine, before anything heavy is imported."""
     from coterie.data import named
 
     name = named.canonical(config.data.source)
@@ -133,24 +132,24 @@ def data_at_hand(config: Config) -> None:
         named.require(name)
 
 
-def conclude(name: str, done: Done, json: bool, *, wanted: bool = True) -> None:
-    """What came out of a run, and what to do next; with a page, if it is wanted."""
-    assert done.result.folder
-    page = page_of(done.result, done.result.folder / "report.html", wanted=wanted)
+def conclude(
+    name: str, done: Done, json: bool, again: str = "coterie resume {folder} --rounds {rounds}"
+) -> None:
+    """What came out of a run, where it lies, and how to train on with the command `again`."""
     if json:
-        say.line(closing(name, done))
+        say.line(result_event(name, done))
         return
     result = done.result
-    say.result(table({name: done}))
+    say.result(runs_table({name: done}))
     say.label("records", f"{result.folder}  (metrics.csv, clusters.csv, summary.json)")
-    if page:
-        say.label("report", f"{page}    open it: coterie open {result.folder}")
+    if result.page:
+        say.label("report", f"{result.page}    open it: coterie open {result.folder}")
     rounds = 2 * int(result.summary["rounds"])
-    say.label("next", f"coterie resume {result.folder} --rounds {rounds}    train on")
+    say.label("next", f"{again.format(folder=result.folder, rounds=rounds)}    train on")
 
 
-def closing(name: str, done: Done) -> dict[str, Any]:
-    """The last JSON object of a run."""
+def result_event(name: str, done: Done) -> dict[str, Any]:
+    """What came out of a run, as the last JSON object of its command."""
     return {
         "event": "result",
         "name": name,
@@ -161,7 +160,7 @@ def closing(name: str, done: Done) -> dict[str, Any]:
     }
 
 
-def table(runs: Mapping[str, Done]) -> str:
+def runs_table(runs: Mapping[str, Done]) -> str:
     """One row per run: accuracy, worst client, clusters, bytes, time."""
     head = ("method", "accuracy", "worst client", "clusters", "sent up", "sent down", "time")
     rows = []

@@ -116,6 +116,7 @@ class RunFolder:
         run.hold()
         try:
             run.sweep()
+            run.mend_events()
             storage.replace_file(path / "run.toml", settings.encode())
             run.metrics = CsvFile(path / "metrics.csv", history.HEADER)
             run.clusters = CsvFile(path / "clusters.csv", "round,client,cluster,group\n")

@@ -18,7 +18,7 @@ from coterie.core.types import Asked, Method
 from coterie.data.population import Population, partition
 from coterie.engines.front import Front
 from coterie.methods import METHODS, find
-from coterie.models import factory
+from coterie.studies.network import build_layout
 from coterie.tasks.solver import Solver
 
 CLIENTS, ROUNDS = 8, 8
@@ -58,15 +58,15 @@ class Cost:
         return self.down / self.model, self.up / self.model
 
 
-def table(methods: Sequence[str] | None = None, rounds: int = ROUNDS) -> list[Cost]:
+def costs_of(methods: Sequence[str] | None = None, rounds: int = ROUNDS) -> list[Cost]:
     """The costs of methods (default: all of METHODS), from a short run of each.
 
-    >>> [cost.ratio for cost in table(["local", "fedavg"], rounds=2)]
+    >>> [cost.ratio for cost in costs_of(["local", "fedavg"], rounds=2)]
     [(0.0, 0.0), (1.0, 1.0)]
     """
     clients = partition("digits", "rotation", clients=CLIENTS, seed=0, public=1)
-    net = factory.build("cnn-s", shape=clients.shape, classes=clients.classes, seed=0)
-    return [count(name, clients, Layout(net), rounds) for name in methods or METHODS]
+    layout = build_layout("cnn-s", clients.shape, clients.classes)
+    return [count(name, clients, layout, rounds) for name in methods or METHODS]
 
 
 def count(name: str, clients: Population, layout: Layout, rounds: int) -> Cost:
@@ -137,10 +137,10 @@ Made by `python -m coterie.studies.costs > docs/costs.md`.
 | method | down, a usual round | up, a usual round | besides, down | besides, up | asked |
 |---|---|---|---|---|---|
 """
-    return head + "".join(f"{row(cost)}\n" for cost in costs)
+    return head + "".join(f"{table_row(cost)}\n" for cost in costs)
 
 
-def row(cost: Cost) -> str:
+def table_row(cost: Cost) -> str:
     """One line of the table."""
     sizes = (cost.down, cost.up, cost.besides_down, cost.besides_up)
     cells = (cost.name, *(amount(size, cost.model) for size in sizes), ", ".join(cost.tasks))
@@ -149,4 +149,4 @@ def row(cost: Cost) -> str:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    sys.stdout.write(markdown(table(sys.argv[1:] or None)))
+    sys.stdout.write(markdown(costs_of(sys.argv[1:] or None)))

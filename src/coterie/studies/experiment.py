@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -14,30 +14,37 @@ import torch
 from coterie import config as configs
 from coterie import engines
 from coterie.config import Config
-from coterie.core import storage
+from coterie.config.resolved import tree
 from coterie.core.errors import CheckpointError
+from coterie.core.events import Listener, silence
 from coterie.core.layout import Layout
-from coterie.core.rng import address
 from coterie.core.types import Method
 from coterie.data.load import load
 from coterie.data.population import Population, partition
 from coterie.methods import find
-from coterie.models import factory
 from coterie.runs import checkpoint
-from coterie.runs.newcomers import Joined, record
+from coterie.runs.newcomers import record
 from coterie.runs.reading import RunReader
 from coterie.runs.records import expect_run, unused
-from coterie.studies.fit import Listener, changes, fit
+from coterie.studies import training
+from coterie.studies.agreement import refuse_federation
+from coterie.studies.network import build_layout
 from coterie.studies.newcomers import hold_out, join
-from coterie.studies.result import Result, summarise
+from coterie.studies.result import Result
+from coterie.studies.train_loop import Plan, summary_of
+from coterie.studies.training import Gather
 from coterie.trackers import track
 
 
 def execute(
-    config: Config, out: str | Path | None = None, on_event: Listener | None = None
+    config: Config,
+    out: str | Path | None = None,
+    on_event: Listener | None = None,
+    *,
+    page: bool = True,
 ) -> Result:
     """Run an experiment in a folder: `out`, or a new one named by the experiment."""
-    return go(config, Path(out) if out else fresh(config), on_event)
+    return run_experiment(config, Path(out) if out else fresh(config), on_event, page=page)
 
 
 def resume(
@@ -46,6 +53,7 @@ def resume(
     settings: Iterable[tuple[str, Any]] = (),
     allow: Iterable[str] = (),
     on_event: Listener | None = None,
+    page: bool = True,
 ) -> Result:
     """Continue a run from its last whole round, to the same bits as if it had never stopped.
 
@@ -53,12 +61,66 @@ def resume(
     name, because the result is then no longer that of one experiment.
     """
     path = Path(folder)
-    config = config_of(path, settings)
-    if not checkpoint.rounds(path / "checkpoints"):
-        return go(config, path, on_event)  # it was stopped before its first round was saved
-    saved, _ = checkpoint.latest(path / "checkpoints")
-    refuse_changes(saved.notes["settings"], configs.resolved(config), {"train.rounds", *allow})
-    return go(config, path, on_event, resume=True)
+    config = config_to_resume(path, settings, allow)
+    refuse_federation(path)
+    return run_experiment(config, path, on_event, resume=True, page=page)
+
+
+def run_experiment(
+    config: Config,
+    out: Path,
+    on_event: Listener | None = None,
+    *,
+    resume: bool = False,
+    page: bool = True,
+    gather: Gather | None = None,
+) -> Result:
+    """Everything an experiment file names, put together, run, and followed by its trackers.
+
+    `gather` brings clients from elsewhere; without it they are made from the experiment's data.
+    """
+    torch.set_num_threads(config.engine.threads)
+    clients = gather or simulated(config)
+    settings = flat(tree(config))
+    with track(config.output.trackers, out, settings=settings, then=on_event or silence) as tell:
+        return training.train(
+            clients,
+            Plan.of(config),
+            configs.resolved(config),
+            out=out,
+            resume=resume,
+            tell=tell,
+            page=page,
+        )
+
+
+def simulated(config: Config) -> Gather:
+    """The clients of an experiment, made from its data; those who are held out join afterwards."""
+    everyone = everybody(config)
+    clients, newcomers = divided(config, everyone)
+
+    def welcome(result: Result) -> None:
+        if not newcomers or not result.folder:
+            return
+        joined = join(
+            result,
+            [everyone[i] for i in newcomers],
+            None if everyone.group is None else everyone.group[newcomers].tolist(),
+            epochs=config.newcomers.epochs,
+            shots=config.newcomers.shots,
+        )
+        record(result.folder, joined)
+
+    return training.simulation(
+        method(config),
+        clients,
+        network(config, clients.shape, clients.classes),
+        seed=config.seed,
+        engine=config.engine.name,
+        workers=config.engine.workers,
+        address=config.engine.address,
+        afterwards=welcome,
+    )
 
 
 def config_of(path: Path, settings: Iterable[tuple[str, Any]] = ()) -> Config:
@@ -74,97 +136,46 @@ def config_of(path: Path, settings: Iterable[tuple[str, Any]] = ()) -> Config:
     return configs.load(path / "run.toml", settings)
 
 
+def config_to_resume(
+    path: Path, settings: Iterable[tuple[str, Any]] = (), allow: Iterable[str] = ()
+) -> Config:
+    """The experiment of a run that is to go on; besides more rounds, only what is allowed differs.
+
+    A run that was stopped before its first round was saved may go on as any other experiment.
+    """
+    config = config_of(path, settings)
+    if checkpoint.rounds(path / "checkpoints"):
+        saved, _ = checkpoint.latest(path / "checkpoints")
+        refuse_changes(saved.notes["settings"], config, {"train.rounds", *allow})
+    return config
+
+
 def open_run(folder: str | Path) -> Result:
     """The result of a run as its last whole round left it; the folder is only read."""
     path = Path(folder)
     config = config_of(path)
+    refuse_federation(path)
     saved, _ = checkpoint.latest(path / "checkpoints")
     clients = population(config)
-    changes({"population": clients.key}, saved.notes)
-    net = factory.build(
-        config.model.name,
-        shape=clients.shape,
-        classes=clients.classes,
-        seed=address(config.seed, "model"),
-        **model_options(config),
-    )
-    layout = Layout(net, head=config.model.head)
+    training.changes({"population": clients.key}, saved.notes)
+    layout = network(config, clients.shape, clients.classes)
     fed = engines.build("serial", clients, layout, config.seed)
     fed.restore(saved.memories)
     how = method(config)
     history = RunReader(path).history_at(saved.notes)
-    summary = {"method": repr(how), "rounds": config.train.rounds, "clients": len(clients)}
-    summary |= summarise(
-        history,
-        clients=len(clients),
-        last_k=config.evaluate.last_k,
-        target=config.evaluate.target,
-        drift=clients.partition.moves_at,
-    )
+    summary = summary_of(how, clients, Plan.of(config), history)
     return Result(how, clients, fed, saved.state, history, summary, path)
-
-
-def go(config: Config, out: Path, on_event: Listener | None, *, resume: bool = False) -> Result:
-    """Everything an experiment names, put together and run."""
-    torch.set_num_threads(config.engine.threads)
-    clients = population(config)
-    settings = configs.resolved(config)
-    if resume and (out / "run.toml").read_text() != settings:
-        storage.replace_file(out / "run.toml", settings.encode())
-    listener = track(
-        config.output.trackers,
-        out,
-        settings=flat(tomllib.loads(settings)),
-        then=on_event or (lambda event: None),
-    )
-    with listener:
-        result = fit(
-            method(config),
-            clients,
-            config.model.name,
-            rounds=config.train.rounds,
-            seed=config.seed,
-            head=config.model.head,
-            model_options=model_options(config),
-            engine=config.engine.name,
-            workers=config.engine.workers,
-            address=config.engine.address,
-            out=out,
-            resume=resume,
-            settings=settings,
-            on_event=listener,
-            every=config.evaluate.every,
-            last_k=config.evaluate.last_k,
-            target=config.evaluate.target,
-            checkpoint_every=config.output.checkpoint_every,
-            keep=config.output.keep,
-        )
-    if config.newcomers.share:
-        welcome(config, result)
-    return result
 
 
 def population(config: Config) -> Population:
     """The clients of an experiment: all who take part in its training."""
-    clients = everybody(config)
+    return divided(config, everybody(config))[0]
+
+
+def divided(config: Config, everyone: Population) -> tuple[Population, list[int]]:
+    """Who takes part in the training, and the places of those who are held out of it."""
     share = config.newcomers.share
-    return hold_out(clients, share, config.seed)[0] if share else clients
-
-
-def welcome(config: Config, result: Result) -> Joined:
-    """Let those join who were held out, and write how they did into the run's folder."""
-    clients = everybody(config)
-    _, new = hold_out(clients, config.newcomers.share, config.seed)
-    joined = join(
-        result,
-        [clients[i] for i in new],
-        None if clients.group is None else clients.group[new].tolist(),
-        epochs=config.newcomers.epochs,
-        shots=config.newcomers.shots,
-    )
-    if result.folder:
-        record(result.folder, joined)
-    return joined
+    return hold_out(everyone, share, config.seed) if share else (everyone, [])
 
 
 def everybody(config: Config) -> Population:
@@ -196,6 +207,18 @@ def method(config: Config) -> Method:
     return made
 
 
+def network(config: Config, shape: Sequence[int], classes: int) -> Layout:
+    """The network of an experiment for samples of this shape, as a row of parameters."""
+    return build_layout(
+        config.model.name,
+        shape,
+        classes,
+        seed=config.seed,
+        head=config.model.head,
+        options=model_options(config),
+    )
+
+
 def model_options(config: Config) -> dict[str, Any]:
     """What is passed on to the network's builder."""
     norm = {"norm": config.model.norm} if config.model.norm else {}
@@ -203,15 +226,18 @@ def model_options(config: Config) -> dict[str, Any]:
 
 
 def fresh(config: Config) -> Path:
-    """A folder that does not exist yet."""
+    """A folder for a new run of an experiment: as its output.dir says, and not there yet."""
     name = config.method.rsplit(":", 1)[-1].lower()
     date = time.strftime("%Y-%m-%d_%H%M%S")
     return unused(Path(config.output.dir.format(date=date, method=name, seed=config.seed)))
 
 
-def refuse_changes(then: str, now: str, allowed: Iterable[str]) -> None:
-    """Only what was allowed by name may differ from the experiment that was started."""
-    before, after = flat(tomllib.loads(then)), flat(tomllib.loads(now))
+def refuse_changes(then: str, now: Config, allowed: Iterable[str]) -> None:
+    """Only what was allowed by name may differ from the experiment that was started.
+
+    `then` is the run.toml of that time.
+    """
+    before, after = flat(tomllib.loads(then)), flat(tree(now))
     changed = [k for k in sorted({*before, *after}) if before.get(k) != after.get(k)]
     refused = [k for k in changed if k not in set(allowed) and not k.startswith("output.")]
     if refused:
@@ -225,15 +251,20 @@ def refuse_changes(then: str, now: str, allowed: Iterable[str]) -> None:
 
 
 def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested tables as dotted keys.
+    """Nested tables as dotted keys, their values as TOML knows them: lists, and nothing for None.
 
-    >>> flat({"seed": 0, "train": {"lr": 0.1}})
-    {'seed': 0, 'train.lr': 0.1}
+    >>> flat({"seed": 0, "train": {"lr": 0.1, "target": None}, "angles": (0, 90)})
+    {'seed': 0, 'train.lr': 0.1, 'angles': [0, 90]}
     """
     out: dict[str, Any] = {}
     for key, value in table.items():
         if isinstance(value, Mapping):
             out |= flat(value, f"{prefix}{key}.")
-        else:
-            out[prefix + key] = value
+        elif value is not None:
+            out[prefix + key] = listed(value)
     return out
+
+
+def listed(value: Any) -> Any:
+    """A value with lists in place of tuples."""
+    return [listed(v) for v in value] if isinstance(value, list | tuple) else value

@@ -6,23 +6,21 @@ lie in clusters at all. FedClust's: one distance matrix, and what every threshol
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from coterie import engines
-from coterie.core.layout import Layout
 from coterie.core.loop import run
-from coterie.core.rng import address, stream
+from coterie.core.rng import stream
 from coterie.core.types import State
 from coterie.data.population import Population
 from coterie.methods.cflgt import CFLGT
 from coterie.methods.fedclust import FedClust
-from coterie.models import factory
 from coterie.runs import metrics
+from coterie.studies.network import Model, build_layout
 from coterie.tasks.signature import Trajectory
 from coterie.tasks.solver import Solver
 from coterie.words.distance import variation
@@ -132,7 +130,7 @@ class Inspection:
 
 def inspect(
     population: Population,
-    model: str | nn.Module | Callable[..., nn.Module] = "mlp",
+    model: Model = "mlp",
     *,
     rounds: int = 1,
     seed: int = 0,
@@ -151,14 +149,10 @@ def inspect(
     (`update_cosine`), or Eq. 3 (`l2`), on which a threshold of the paper is meant. `solver` is the
     local training of both; `method` a FedClust whose other settings count.
     """
-    net = factory.build(
-        model,
-        shape=population.shape,
-        classes=population.classes,
-        seed=address(seed, "model"),
-        **(model_options or {}),
+    layout = build_layout(
+        model, population.shape, population.classes, seed=seed, head=head, options=model_options
     )
-    fed = engines.build("serial", population, Layout(net, head=head), seed)
+    fed = engines.build("serial", population, layout, seed)
     local = solver or Solver(lr=0.05, epochs=2, batch=32)
     *_, trained = run(CFLGT(solver=local, pretrain=rounds), fed, rounds)
     z = fed.at(rounds).ask(fed.clients, Trajectory(), trained)

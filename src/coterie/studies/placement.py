@@ -137,7 +137,7 @@ def welcomed(newcomers: Given | Sequence[Given], result: Result) -> list[Client]
 
 
 def several(newcomers: Given | Sequence[Given]) -> Sequence[Given]:
-    """One newcomer or many, as many."""
+    """A sequence of newcomers, also of one that came alone."""
     if isinstance(newcomers, Client):
         return [newcomers]
     if not len(newcomers):

@@ -37,6 +37,7 @@ class Result:
     history: History
     summary: Mapping[str, Any]
     folder: Path | None = None
+    page: Path | None = None  # report.html, where the run has written one
 
     @property
     def accuracy(self) -> PerClient:

@@ -17,13 +17,11 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from coterie.core.errors import ConfigError
-
-Event = dict[str, Any]
-Listener = Callable[[Event], None]
+from coterie.core.events import Event, Listener
 
 
 class Tracker(Protocol):
-    """What an adapter does. It is made from the folder it may write in."""
+    """Another program that follows a run. Its adapter is made from the folder it may write in."""
 
     def start(self, facts: Mapping[str, Any], at: int) -> None:
         """A run begins, or goes on after round `at`; `facts` are what it was asked to do."""
@@ -36,7 +34,7 @@ class Tracker(Protocol):
 
 
 class Entry(NamedTuple):
-    """Where an adapter is, and the package it needs."""
+    """Where the adapter of a tracker is, and the package it needs."""
 
     module: str
     cls: str

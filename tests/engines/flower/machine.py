@@ -88,7 +88,9 @@ class Machine:
     def start(self, name: str, *words: object) -> subprocess.Popen[bytes]:
         environment = {
             **os.environ,
-            "PYTHONPATH": str(self.home / "audit"),
+            "PYTHONPATH": os.pathsep.join(
+                [str(self.home / "audit"), *filter(None, [os.environ.get("PYTHONPATH")])]
+            ),
             "AUDIT": str(self.home / "connections"),
             "OMP_NUM_THREADS": "1",
         }

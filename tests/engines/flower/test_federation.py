@@ -100,6 +100,15 @@ def test_a_client_that_dies_is_left_out_and_the_round_goes_on(tmp_path: Path) ->
         assert any(e["event"] == "missing" and e["client"] == "3" for e in m.events("run"))
 
 
+def test_a_federation_of_three_clients_ends_with_its_page(tmp_path: Path) -> None:
+    with machine(tmp_path, method="fedavg", clients=3, rounds=2) as m:
+        for i in range(3):
+            m.join(i)
+        server = m.serve("run")
+        assert server.wait(1800) == 0, m.said("run")()
+        assert "stay on their own machines" in (tmp_path / "run" / "report.html").read_text()
+
+
 def test_nobody_comes(tmp_path: Path) -> None:
     with machine(tmp_path) as m:
         server = m.serve("run", "engine.connect_timeout=3")

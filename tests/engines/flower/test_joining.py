@@ -16,8 +16,9 @@ from coterie.config import loads
 from coterie.core.errors import ConfigError, DataError
 from coterie.engines.flower import certs, nginx
 from coterie.engines.flower.exchange import RemoteClient
-from coterie.studies.federation import agree, setup
-from coterie.studies.hosts import OwnData, PartitionClient
+from coterie.studies.agreement import Agreement, agree
+from coterie.studies.federation import setup
+from coterie.studies.remote_clients import OwnData, PartitionClient
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +91,7 @@ def test_nginx_accepts_its_configuration(made: Path, tmp_path: Path) -> None:
         (["serve", "e.toml", "--insecure", "--host", "0.0.0.0"], 2, "open to everybody"),
         (["serve", "e.toml", "--insecure", "--host", "192.168.7.7"], 2, "open to everybody"),
         (["serve", "e.toml", "--certs", "nowhere"], 8, "there is no nowhere/ca.pem"),
+        (["serve", "e.toml", "--insecure", "newcomers.share=0.2"], 2, "cannot be held out"),
         (["serve", "--proxy", "apache", "--insecure"], 2, "no configuration"),
         (["join", "fed.example.org", "--data", "digits"], 2, "needs the key"),
         (["join", "fed.example.org", "--data", "digits", "--insecure"], 2, "another machine"),
@@ -161,26 +163,20 @@ def test_a_share_of_a_partition_is_the_client_of_the_experiment(tmp_path: Path) 
         PartitionClient(tmp_path / "e.toml", 4)
 
 
-class Met:
-    """An exchange that only knows who came."""
-
-    def __init__(self, *clients: RemoteClient) -> None:
-        self.clients = {client.name: client for client in clients}
-
-
 def test_clients_agree_on_classes_and_order(tmp_path: Path) -> None:
     a = RemoteClient("10", 1, 5, ("dog", "cat"), (2,))
     b = RemoteClient("9", 2, 7, ("cow",), (2,))
-    agreed = agree(Met(a, b), ["11"])  # type: ignore[arg-type]
+    agreed = agree({"10": a, "9": b}, ["11"])
     assert agreed.names == ("9", "10", "11")
     assert agreed.sizes == (7, 5, 0)
     assert agreed.classes == ("cat", "cow", "dog")
-    assert agree(Met(a), []).classes == ("dog", "cat")  # type: ignore[arg-type]
-    agreed.save(tmp_path / "a.json")
-    assert type(agreed).load(tmp_path / "a.json") == agreed
+    assert agree({"10": a}, []).classes == ("dog", "cat")
+    assert Agreement.load(tmp_path) is None
+    agreed.save(tmp_path)
+    assert Agreement.load(tmp_path) == agreed
     other = RemoteClient("8", 3, 7, ("cow",), (3,))
     with pytest.raises(ConfigError, match="different shapes"):
-        agree(Met(a, other), [])  # type: ignore[arg-type]
+        agree({"10": a, "8": other}, [])
 
 
 def test_the_example_app_is_two_apps() -> None:

@@ -7,13 +7,12 @@ import json
 from dataclasses import fields
 from typing import Any
 
-from coterie import config as configs
 from coterie.config import Config
 from coterie.core import storage
 from coterie.core.errors import CoterieError
+from coterie.core.events import Listener
 from coterie.runs.comparison import Cell
 from coterie.studies import experiment
-from coterie.studies.fit import Listener
 from coterie.studies.result import Result
 
 
@@ -21,10 +20,10 @@ def run_cell(config: Config, cell: Cell, listen: Listener) -> None:
     """One cell from an experiment file: begun, or gone on with where it stopped."""
     if (cell.folder / "run.toml").exists():
         then = (cell.folder / "run.toml").read_text()
-        experiment.refuse_changes(then, configs.resolved(config), ())
-        result = experiment.resume(cell.folder, on_event=listen)
+        experiment.refuse_changes(then, config, ())
+        result = experiment.resume(cell.folder, on_event=listen, page=False)
     else:
-        result = experiment.execute(config, cell.folder, listen)
+        result = experiment.execute(config, cell.folder, listen, page=False)
     record_facts(cell, result)
 
 

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from coterie.config import Config
+    from coterie.core.events import Listener
     from coterie.runs.comparison import Cell, Comparison
-    from coterie.studies.fit import Listener
 
 GONE = 3  # the exit code of a process whose parent has ended
 

@@ -12,6 +12,7 @@ from typing import Any
 from coterie.config.grid import Grid
 from coterie.core import storage
 from coterie.core.errors import ConfigError
+from coterie.core.events import Listener
 from coterie.core.types import Method
 from coterie.methods import METHODS
 from coterie.runs.comparison import Cell, Comparison
@@ -20,7 +21,7 @@ from coterie.runs.records import unused
 from coterie.studies.comparison.cells import error_text, listener_of, record_facts, run_cell
 from coterie.studies.comparison.equality import expect_equal_terms, locked, record_request
 from coterie.studies.comparison.jobs import in_processes
-from coterie.studies.fit import Listener, fit
+from coterie.studies.fit import fit
 
 RunCell = Callable[[Cell, Listener], object]
 RunCells = Callable[[Sequence[Cell], Listener], dict[str, str]]  # -> why each that failed did
@@ -83,6 +84,7 @@ def compare(
             out=cell.folder,
             resume=True,
             on_event=listen,
+            page=False,
             **options,
         )
         record_facts(cell, result)

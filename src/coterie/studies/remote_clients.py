@@ -1,4 +1,4 @@
-"""Whose data a client of a real federation brings: its own, or its share of a known partition."""
+"""What a client of a real federation brings: its own data, or its part of a known partition."""
 
 from __future__ import annotations
 
@@ -14,26 +14,25 @@ from coterie import config as configs
 from coterie.core.client import Client
 from coterie.core.errors import ConfigError, DataError
 from coterie.core.layout import Layout
-from coterie.core.rng import address
 from coterie.data.dataset import Data
 from coterie.data.load import load
 from coterie.data.population import Population, partition
-from coterie.models import factory
 from coterie.studies import experiment
+from coterie.studies.network import build_layout
 
 READING = ("label", "owner", "size", "gray", "shape", "channels", "peak")  # asked of any reader
 
 
-class Network:
-    """The network that a setup names. Only coterie's own are built, and those of trusted modules:
-    a message must not choose what code runs here."""
+class TrustedNetworks:
+    """The networks that a server may name: coterie's own, and those of modules that the client's
+    owner trusts. A message must not choose what code runs here."""
 
     def __init__(self, trust: Collection[str] = ()) -> None:
         self.trust = frozenset(trust)
         self._made: dict[str, Layout] = {}
 
     def layout(self, setup: Mapping[str, Any]) -> Layout:
-        """As a row; made once."""
+        """The network that a server's setup names, as a row of parameters; made once."""
         model, key = setup["model"], repr([setup[k] for k in ("model", "classes", "shape", "seed")])
         name = str(model["name"])
         if ":" in name and name.split(":")[0] not in self.trust:
@@ -43,22 +42,23 @@ class Network:
                 fix=f"join with --trust {name.split(':')[0]} if it is installed here and meant",
             )
         if key not in self._made:
-            net = factory.build(
+            made = build_layout(
                 name,
-                shape=tuple(setup["shape"]),
-                classes=len(setup["classes"]),
-                seed=address(int(setup["seed"]), "model"),
-                **model["options"],
+                setup["shape"],
+                len(setup["classes"]),
+                seed=int(setup["seed"]),
+                head=model["head"],
+                options=model["options"],
             )
-            self._made = {key: Layout(net, head=model["head"])}
+            self._made = {key: made}
         return self._made[key]
 
 
-class OwnData(Network):
+class OwnData:
     """A client with data of its own, read here and split here as the experiment says."""
 
     def __init__(self, name: str, source: str, trust: Collection[str] = ()) -> None:
-        super().__init__(trust)
+        self.networks = TrustedNetworks(trust)
         self.name, self.source = name, source
         self._read: tuple[str, Data] | None = None
         self._split: tuple[str, Population] | None = None
@@ -73,8 +73,12 @@ class OwnData(Network):
             "shape": list(data.shape),
         }
 
+    def layout(self, setup: Mapping[str, Any]) -> Layout:
+        """The network that the server's setup names, if it is trusted."""
+        return self.networks.layout(setup)
+
     def client(self, setup: Mapping[str, Any], round: int) -> Client:
-        """The same in every round."""
+        """The client's data, the same in every round."""
         return replace(self.split(setup)[0], name=self.name)
 
     def data(self, setup: Mapping[str, Any]) -> Data:
@@ -104,11 +108,11 @@ class OwnData(Network):
         return self._split[1]
 
 
-class PartitionClient(Network):
+class PartitionClient:
     """Client `index` of an experiment's partition: for trying a federation on known data."""
 
     def __init__(self, file: Path, index: int, source: str | None = None) -> None:
-        super().__init__()
+        self.networks = TrustedNetworks()
         given = [("data.source", source)] if source else []
         self.config = configs.load(file, given)
         self.index = index
@@ -122,12 +126,12 @@ class PartitionClient(Network):
 
     @cached_property
     def population(self) -> Population:
-        """All clients, of whom this one is used."""
+        """All clients of the experiment, of whom this is one."""
         return experiment.population(self.config)
 
     @property
     def name(self) -> str:
-        """As the partition calls it."""
+        """The client's name in the partition."""
         return self.population.names[self.index]
 
     def introduce(self, setup: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -138,13 +142,17 @@ class PartitionClient(Network):
             "shape": list(self.population.shape),
         }
 
+    def layout(self, setup: Mapping[str, Any]) -> Layout:
+        """The network that the server's setup names, if it is trusted."""
+        return self.networks.layout(setup)
+
     def client(self, setup: Mapping[str, Any], round: int) -> Client:
-        """As the partition has it in this round."""
+        """The client's data as the partition has them in this round."""
         return self.population.at(round)[self.index]
 
 
 def renumbered(data: Data, classes: list[str]) -> Data:
-    """The same data, labels numbered as the federation numbers its classes."""
+    """The same data with each label numbered as the federation numbers its classes."""
     unknown = [c for c in data.classes if c not in classes]
     if unknown:
         raise DataError(

@@ -1,0 +1,151 @@
+"""What the clients of a real federation agree on when they meet: all a server knows of them."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from coterie.core import storage
+from coterie.core.errors import ConfigError
+from coterie.data.population import Population
+
+if TYPE_CHECKING:
+    from coterie.engines.flower.exchange import RemoteClient
+
+FILE = "federation.json"  # in the folder of a run whose clients are on other machines
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What holds for the whole of a run, however often its server is started."""
+
+    experiment: str  # a name that no other run has, by which clients keep their memories apart
+    names: tuple[str, ...]
+    classes: tuple[str, ...]
+    shape: tuple[int, ...]
+    sizes: tuple[int, ...]  # 0: it was not there at the start
+
+    def save(self, folder: Path) -> None:
+        """Write it into the folder of its run."""
+        text = json.dumps(vars(self), indent=1) + "\n"
+        storage.replace_file(folder / FILE, text.encode())
+
+    @classmethod
+    def load(cls, folder: Path) -> Agreement | None:
+        """The agreement of a run, or None if its clients have not met."""
+        if not (folder / FILE).exists():
+            return None
+        read = json.loads((folder / FILE).read_text())
+        return cls(read.pop("experiment"), **{name: tuple(v) for name, v in read.items()})
+
+
+def agree(clients: Mapping[str, RemoteClient], expected: Iterable[str]) -> Agreement:
+    """One set of classes and one shape for all who came, by name; and for all who are expected,
+    names in an order that everybody would choose."""
+    shapes = {c.shape for c in clients.values()}
+    if len(shapes) > 1:
+        raise ConfigError(
+            "the clients' samples have different shapes",
+            code="C051",
+            where="\n".join(f"{n}: {c.shape}" for n, c in sorted(clients.items())[:20]),
+            fix="bring them to one shape; data.size resizes images",
+        )
+    kinds = {c.classes for c in clients.values()}
+    classes = next(iter(kinds))
+    if len(kinds) > 1:
+        classes = tuple(sorted({c for kind in kinds for c in kind}, key=natural))
+    names = tuple(sorted({*expected, *clients}, key=natural))
+    sizes = tuple(clients[n].samples if n in clients else 0 for n in names)
+    return Agreement(secrets.token_hex(16), names, classes, next(iter(shapes)), sizes)
+
+
+def natural(name: str) -> tuple[int, int, str]:
+    """Numbers by their value and before words.
+
+    >>> sorted(["10", "b", "9"], key=natural)
+    ['9', '10', 'b']
+    """
+    return (0, int(name), name) if name.isdecimal() else (1, 0, name)
+
+
+class RemotePopulation(Population):
+    """Clients whose data are elsewhere: only their names, their sizes and the classes are known."""
+
+    def __init__(self, agreed: Agreement) -> None:
+        self.agreed = agreed
+        self.public = None
+        self.partition: Any = UnknownPartition()
+
+    def __len__(self) -> int:
+        return len(self.agreed.names)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the clients."""
+        return self.agreed.names
+
+    @property
+    def sizes(self) -> Tensor:
+        """(n,) training samples of each client, float64."""
+        return torch.tensor(self.agreed.sizes, dtype=torch.float64)
+
+    @property
+    def group(self) -> None:
+        """Nobody planted one."""
+
+    @property
+    def classes(self) -> int:
+        """How many classes the labels have."""
+        return len(self.agreed.classes)
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """The names of the classes."""
+        return self.agreed.classes
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one sample."""
+        return self.agreed.shape
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Nothing was repaired here."""
+        return ()
+
+    @property
+    def key(self) -> str:
+        """What the run may rely on when it is resumed."""
+        return json.dumps([self.agreed.experiment, self.agreed.classes, self.agreed.shape])
+
+    def at(self, round: int) -> RemotePopulation:
+        """The same in every round."""
+        return self
+
+    def label_counts(self) -> Tensor:
+        """(n, K) unknown: zeros."""
+        return torch.zeros(len(self), self.classes, dtype=torch.long)
+
+
+class UnknownPartition:
+    """The partition of clients who brought their own data: nothing is known of it, none moves."""
+
+    moves_at = 0
+
+
+def refuse_federation(folder: Path) -> None:
+    """Refuse what needs the clients' data for a run whose clients kept them."""
+    if (folder / FILE).exists():
+        raise ConfigError(
+            "the data of a federation's clients stay on their own machines",
+            code="C050",
+            where=str(folder),
+            fix=f"coterie serve --resume {folder} goes on with it, coterie open {folder} shows it",
+        )

@@ -1,0 +1,229 @@
+"""The rounds of a run, and what happens between them: measure, record, save, tell."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from coterie.config import Config
+from coterie.core.events import Event, Listener
+from coterie.core.loop import evaluate, run
+from coterie.core.types import Asked, Engine, Method, State
+from coterie.data.population import Population
+from coterie.runs import measure
+from coterie.runs.history import History, Row
+from coterie.runs.records import RunFolder
+from coterie.studies.result import Result, summarise
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long a run trains, when it is measured and what of it is kept, whatever it trains."""
+
+    rounds: int
+    every: int = 1  # evaluate every so many rounds, and at the end
+    last_k: int = 10  # rounds in the mean over the last ones
+    target: float | None = None  # accuracy for rounds-to-target
+    checkpoint_every: int = 1
+    keep: int = 2  # checkpoints kept
+
+    @classmethod
+    def of(cls, config: Config) -> Plan:
+        """The plan of an experiment file."""
+        return cls(
+            config.train.rounds,
+            config.evaluate.every,
+            config.evaluate.last_k,
+            config.evaluate.target,
+            config.output.checkpoint_every,
+            config.output.keep,
+        )
+
+    def tests_at(self, round: int) -> bool:
+        """Whether clients are tested after this round."""
+        return round % self.every == 0 or round >= self.rounds
+
+    def saves_at(self, round: int) -> bool:
+        """Whether a checkpoint is written after this round."""
+        return round % self.checkpoint_every == 0 or round >= self.rounds
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """What a run trains, for whom, and over which engine: all of it at hand, ready to begin."""
+
+    method: Method
+    population: Population
+    fed: Engine
+    engine: str = ""  # the engine and why it was chosen, in words
+    notes: Mapping[str, Any] = field(default_factory=dict)  # of the engine, for checkpoints
+    afterwards: Callable[[Result], object] = lambda result: None  # before the page is written
+    data_here: bool = True  # False: the clients' data are on other machines
+
+
+def train_loop(
+    them: Gathered,
+    plan: Plan,
+    say: Listener,
+    folder: RunFolder | None = None,
+    saved: State | None = None,
+    facts: Mapping[str, Any] | None = None,
+) -> Result:
+    """Train from the beginning, or on from `saved`, to the last round of the plan.
+
+    `say` hears every event. With a folder, each round is recorded there, and checkpoints note
+    `facts` of the world they were made in.
+    """
+    population, fed, names = them.population, them.fed, them.fed.names
+    history = folder.history() if folder and saved else History()
+    announce(them, plan, say, saved)
+    began = clock = time.perf_counter()
+    previous = saved.assign if saved else None
+    waiting = torch.empty(0, dtype=torch.long)
+    clustering = measure.LastFit()
+    state, states = saved, run(them.method, fed, plan.rounds, saved)
+    if saved:
+        next(states)  # the state that was saved: it is measured already
+    for state in states:
+        asked, fed.ledger[:] = list(fed.ledger), []
+        truth = population.at(state.round).group
+        rows = measure.traffic(state, asked, names)
+        rows += measure.grouped(state, previous, truth, clustering)
+        previous = state.assign
+        trained = time.perf_counter()
+        if plan.tests_at(state.round):
+            rows = tested(them, state) + rows
+        history.rows += rows
+        if folder:
+            folder.record(state, rows, names, truth)
+            if plan.saves_at(state.round):
+                folder.checkpoint(state, fed.memories(), facts or {})
+        for event in rejections(asked, names, state.round):
+            say(event)
+        if len(state.unplaced) and not torch.equal(state.unplaced, waiting):
+            waiting = state.unplaced
+            who = [names[i] for i in waiting.tolist()]
+            say({"event": "unplaced", "round": state.round, "clients": who})
+        now = time.perf_counter()
+        spent = {"seconds": round(now - clock, 4), "evaluate_seconds": round(now - trained, 4)}
+        at = {"event": "round", "round": state.round, "rounds": plan.rounds}
+        say(at | spent | {"asked": measure.questions(asked)} | headline(history, state.round))
+        clock = now
+    assert state is not None  # run yields at least where it starts
+    seconds = round(time.perf_counter() - began, 3)
+    return conclude(them, plan, say, folder, state, history, seconds)
+
+
+def recording(folder: RunFolder | None, tell: Listener) -> Listener:
+    """A listener that writes events into the run's folder, if there is one, and passes them on."""
+
+    def hear(event: Event) -> None:
+        if folder:
+            folder.event(event)
+        tell(event)
+
+    return hear
+
+
+def announce(them: Gathered, plan: Plan, say: Listener, saved: State | None) -> None:
+    """Tell that a run begins or goes on; at its beginning, also what is peculiar about it."""
+    say(
+        {
+            "event": "resume" if saved else "start",
+            "round": saved.round if saved else 0,
+            "rounds": plan.rounds,
+            "clients": len(them.fed.names),
+            "parameters": them.fed.layout.size,
+            "method": repr(them.method),
+            "engine": them.engine,
+        }
+    )
+    if saved is None:
+        for note in (*them.population.notes, *peculiar(them.population), *them.fed.notes):
+            say({"event": "warning", "text": note})
+
+
+def tested(them: Gathered, state: State) -> list[Row]:
+    """The rows of a test of every client; a test is not traffic, so the ledger forgets it."""
+    scores = evaluate(them.method, state, them.fed)
+    them.fed.ledger.clear()
+    return measure.tested(state, scores, them.fed.names, them.fed.sizes)
+
+
+def rejections(asked: Sequence[Asked], names: Sequence[str], round: int) -> Iterator[Event]:
+    """An event for each reply of a round that was not used."""
+    for entry in asked:
+        for i, why in entry.rejected.items():
+            yield {"event": "rejected", "round": round, "client": names[i], "why": why}
+
+
+def conclude(
+    them: Gathered,
+    plan: Plan,
+    say: Listener,
+    folder: RunFolder | None,
+    state: State,
+    history: History,
+    seconds: float,
+) -> Result:
+    """The result of a run that came to its end, with its summary written and its end told."""
+    summary = summary_of(them.method, them.population, plan, history)
+    path = folder.path if folder else None
+    if folder:
+        folder.summary(summary | {"seconds": seconds})
+    say({"event": "done", "seconds": seconds, "folder": str(path) if path else None})
+    return Result(them.method, them.population, them.fed, state, history, summary, path)
+
+
+def summary_of(
+    method: Method, population: Population, plan: Plan, history: History
+) -> dict[str, Any]:
+    """The numbers of a whole run under their names, as summary.json holds them."""
+    clients = len(population)
+    asked = {"method": repr(method), "rounds": plan.rounds, "clients": clients}
+    return asked | summarise(
+        history,
+        clients=clients,
+        last_k=plan.last_k,
+        target=plan.target,
+        drift=population.partition.moves_at,
+    )
+
+
+def peculiar(population: Population) -> list[str]:
+    """Clients that a reader should know of: with one sample, or with one class among others."""
+    counts = population.label_counts()
+    found = {
+        "a single training sample": population.sizes == 1,
+        "a single class": ((counts > 0).sum(1) == 1) & (population.sizes > 1),
+    }
+    return [
+        f"{int(them.sum())} of {len(counts)} clients hold {what}: "
+        + ", ".join(population.names[i] for i in them.nonzero().flatten()[:10].tolist())
+        + (", ..." if them.sum() > 10 else "")
+        for what, them in found.items()
+        if them.any()
+    ]
+
+
+def headline(history: History, at: int) -> dict[str, float]:
+    """The numbers of one round that a person watches."""
+    shown = {
+        "accuracy_mean": "accuracy",
+        "accuracy_worst": "worst",
+        "clusters": "clusters",
+        "ari": "ari",
+        "bytes_down": "bytes_down",
+        "bytes_up": "bytes_up",
+    }
+    found: dict[str, float] = {}
+    for row in reversed(history.rows):
+        if row.round != at:
+            break
+        if not row.client and row.metric in shown:
+            found.setdefault(shown[row.metric], row.value)  # "after" comes last and is found first
+    return found

@@ -1,0 +1,164 @@
+"""The one road of every run, whether its clients are in this process or on other machines.
+
+`coterie.fit`, `coterie run`, `resume`, `compare`, `newcomers` and `serve` all come through `train`:
+open the folder, gather the clients, train, let newcomers join, write the page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import closing, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from coterie import engines
+from coterie.core import storage
+from coterie.core.errors import CheckpointError, CoterieError
+from coterie.core.events import Listener, silence
+from coterie.core.layout import Layout
+from coterie.core.types import Method
+from coterie.core.version import __version__
+from coterie.data.population import Population
+from coterie.engines.choice import Choice
+from coterie.runs import checkpoint
+from coterie.runs.checkpoint import Checkpoint
+from coterie.runs.records import RunFolder
+from coterie.studies.result import Result
+from coterie.studies.train_loop import Gathered, Plan, recording, train_loop
+
+Gather = Callable[[Listener, Checkpoint | None], Gathered]
+"""Brings the clients of a run together once its folder is open: what happens meanwhile is told to
+the listener, and a run that goes on has the checkpoint it goes on from."""
+
+
+def train(
+    gather: Gather,
+    plan: Plan,
+    settings: str,
+    *,
+    out: Path | None = None,
+    resume: bool = False,
+    tell: Listener = silence,
+    page: bool = True,
+) -> Result:
+    """Train from the first round, or with `resume` from the last whole one, to the end.
+
+    With `out`, everything is recorded in that folder, whose run.toml is `settings`, and at the end
+    there is a report.html in it unless `page` is False.
+    """
+    folder, last = (None, None) if out is None else open_folder(out, settings, plan.keep, resume)
+    with folder or nullcontext():
+        say = recording(folder, tell)
+        them = gather(say, last)
+        with closing(them.fed):
+            facts = facts_of(settings, them) if folder else {}
+            if folder and last:
+                take_up(folder, last, settings, facts, say)
+                them.fed.restore(last.memories)
+            result = train_loop(them, plan, say, folder, last.state if last else None, facts)
+            them.afterwards(result)
+            if folder and page:
+                file = folder.path / "report.html"
+                return replace(result, page=write_page(result, file, say, them.data_here))
+            return result
+
+
+def simulation(
+    method: Method,
+    population: Population,
+    layout: Layout,
+    *,
+    seed: int = 0,
+    engine: str = "auto",
+    workers: int = 0,
+    address: str | None = None,
+    afterwards: Callable[[Result], object] = lambda result: None,
+) -> Gather:
+    """Clients whose data are at hand, reached by one of the engines of this machine or cluster."""
+    wanted = engines.settle(engine, workers, population, layout, method)
+
+    def gather(say: Listener, last: Checkpoint | None) -> Gathered:
+        who = wanted
+        if last and engine == "auto":  # as it was started, whatever this machine would suggest
+            who = Choice(last.notes["engine"], last.notes["workers"], "as the run was started")
+        return Gathered(
+            method,
+            population,
+            engines.build(who.name, population, layout, seed, who.workers, address),
+            engine=str(who),
+            notes={"engine": who.name, "workers": who.workers},
+            afterwards=afterwards,
+        )
+
+    return gather
+
+
+def open_folder(
+    path: Path, settings: str, keep: int, resume: bool
+) -> tuple[RunFolder, Checkpoint | None]:
+    """The folder of a run: a new one, or one put back to the end of its last whole round."""
+    if not (resume and checkpoint.rounds(path / "checkpoints")):
+        return RunFolder.create(path, settings, keep=keep), None
+    return RunFolder.reopen(path, keep=keep)
+
+
+def take_up(
+    folder: RunFolder, last: Checkpoint, settings: str, facts: Mapping[str, Any], say: Listener
+) -> None:
+    """Make sure that a run may go on from its checkpoint, and write down what it goes on with."""
+    for warning in changes(facts, last.notes):
+        say({"event": "warning", "text": warning})
+    file = folder.path / "run.toml"
+    if file.read_text() != settings:  # more rounds, or a change that was allowed
+        storage.replace_file(file, settings.encode())
+
+
+def facts_of(settings: str, them: Gathered) -> dict[str, Any]:
+    """What a checkpoint notes of the world it was made in."""
+    return {
+        "settings": settings,
+        "coterie": __version__,
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        **them.notes,
+        "population": them.population.key,
+    }
+
+
+def changes(now: Mapping[str, Any], then: Mapping[str, Any]) -> list[str]:
+    """What differs from the run that was saved; other data is refused, the rest is told."""
+    if now["population"] != then["population"]:
+        raise CheckpointError(
+            "the clients' data are not the ones this run was started with",
+            code="K008",
+            why="their fingerprint differs: another file, partition, seed or scaling",
+            fix="put the data back, or start a new run",
+        )
+    return [
+        f"{key} was {then[key]!r} and is {now[key]!r} now: "
+        "the result may not be bit-identical to an uninterrupted run"
+        for key in now
+        if key not in ("settings", "population") and now[key] != then[key]
+    ]
+
+
+def write_page(
+    result: Result, file: Path, tell: Listener = silence, data_here: bool = True
+) -> Path | None:
+    """The page of a run that just ended; what goes wrong here is told and does not spoil the run.
+
+    Without the clients' data the page shows what the records hold, and says what it cannot know.
+    """
+    from coterie import report  # plotly takes its time
+
+    try:
+        if not data_here and result.folder:
+            return report.write_run(result.folder, file)
+        return report.write_result(result, file)
+    except Exception as error:  # hours of training are worth more than their page
+        what = str(error) if isinstance(error, CoterieError) else f"{type(error).__name__}: {error}"
+        tell({"event": "warning", "text": f"no report: {what}"})
+        return None

@@ -1,0 +1,169 @@
+"""A federation takes the road of every run: records, trackers, page; and never sees any data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from coterie import config as configs
+from coterie import trackers
+from coterie.cli.main import call
+from coterie.config import Config
+from coterie.core.errors import ConfigError
+from coterie.core.events import Event, silence
+from coterie.studies import experiment, federation
+from coterie.studies.agreement import FILE
+from coterie.studies.remote_clients import PartitionClient
+from coterie.studies.result import Result
+from tests.engines.flower.fake import FakeClock, FakeGrid
+
+EXPERIMENT = """
+method = "fedclust"
+seed = 1
+[partition]
+kind = "rotation:0,180"
+clients = 3
+[model]
+name = "mclr"
+[train]
+rounds = 2
+local_epochs = 1
+[fedclust]
+clusters = 2
+"""
+
+
+class Server:
+    """A server in a folder of its own, with three clients at the far end of a fake grid."""
+
+    def __init__(self, home: Path) -> None:
+        (home / "e.toml").write_text(EXPERIMENT)
+        self.home, self.file, self.out = home, home / "e.toml", home / "run"
+        owners = [PartitionClient(self.file, i) for i in range(3)]
+        self.grid = FakeGrid(owners, home / "clients", FakeClock())
+
+    def config(self, **settings: Any) -> Config:
+        given = [(key.replace("__", "."), value) for key, value in settings.items()]
+        return configs.load(self.file, [("engine.name", "flower"), *given])
+
+    def run(self, listen: Any = silence, *, resume: bool = False, **settings: Any) -> Result:
+        config = self.config(**settings)
+        return federation.run_federation(self.grid, config, self.out, listen, resume=resume)
+
+    def events(self) -> list[Event]:
+        lines = (self.out / "events.jsonl").read_text().splitlines()
+        return [json.loads(line) for line in lines]
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Server:
+    return Server(tmp_path)
+
+
+def test_a_federation_ends_with_its_page_and_asks_nobody_for_it(server: Server) -> None:
+    asked: list[int] = []
+
+    def listen(event: Event) -> None:
+        if event["event"] == "done":
+            asked.append(len(server.grid.sent))
+
+    result = server.run(listen)
+    assert result.page == server.out / "report.html"
+    page = result.page.read_text()
+    assert "the data of a federation&#39;s clients stay on their own machines" in page
+    assert "coterie serve" in page
+    assert asked == [len(server.grid.sent)], "a page costs the clients nothing"
+
+
+def test_a_federation_has_the_bits_and_the_tables_of_a_run_on_this_machine(server: Server) -> None:
+    here = experiment.execute(server.config(engine__name="serial"), server.home / "here")
+    there = server.run()
+    assert torch.equal(here.state.models, there.state.models)
+    assert torch.equal(here.state.assign, there.state.assign)
+    accuracies = [
+        [row for row in r.history if row.metric in ("accuracy", "loss")] for r in (here, there)
+    ]
+    assert accuracies[0] == accuracies[1]
+
+
+class Told:
+    """A tracker that remembers the words it heard."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[Any, ...]] = []
+
+    def start(self, facts: Mapping[str, Any], at: int) -> None:
+        self.said.append(("start", facts["train.rounds"], at))
+
+    def log(self, at: int, numbers: Mapping[str, float]) -> None:
+        self.said.append(("log", at))
+
+    def end(self, whole: bool) -> None:
+        self.said.append(("end", whole))
+
+
+def test_trackers_hear_a_federation(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Told()
+    monkeypatch.setattr(trackers, "find", lambda name: lambda folder: told)
+    server.run(output__trackers=["wandb"])
+    rounds = [("log", t) for t in range(3)]
+    assert told.said == [("start", 2, 0), *rounds, ("end", True)]
+
+
+def test_clients_are_not_held_out_of_a_federation(server: Server) -> None:
+    with pytest.raises(ConfigError, match="cannot be held out") as error:
+        server.run(newcomers__share=0.3)
+    assert error.value.code == "C050"
+    assert not server.grid.sent
+    assert not server.out.exists()
+
+
+def test_a_run_that_was_begun_with_newcomers_goes_on_and_says_that_there_are_none(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:  # as versions did that said nothing
+        patch.setattr(federation, "refuse_newcomers", lambda config: None)
+        server.run(newcomers__share=0.3)
+    config = federation.config_to_resume(server.out, [("train.rounds", 3)], ())
+    result = federation.run_federation(server.grid, config, server.out, silence, resume=True)
+    assert result.summary["clients"] == 3
+    warnings = [e["text"] for e in server.events() if e["event"] == "warning"]
+    assert warnings[-1] == "newcomers.share: nobody is held out of a federation"
+
+
+def test_a_federation_goes_on_with_the_clients_that_agreed(server: Server) -> None:
+    server.run()
+    agreed = (server.out / FILE).read_bytes()
+    config = federation.config_to_resume(server.out, [("train.rounds", 4)], ())
+    assert config.train.rounds == 4
+    resumed = federation.run_federation(server.grid, config, server.out, silence, resume=True)
+    assert (server.out / FILE).read_bytes() == agreed
+    assert "rounds = 4" in (server.out / "run.toml").read_text()
+    (server.home / "again").mkdir()
+    whole = Server(server.home / "again").run(train__rounds=4)
+    assert torch.equal(resumed.state.models, whole.state.models)
+
+
+@pytest.mark.parametrize("words", [["resume"], ["place", "--data", "digits"]])
+def test_what_needs_the_clients_data_is_refused(
+    words: list[str], server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.run()
+    command, *options = words
+    assert call([command, str(server.out), *options]) == 2
+    said = capsys.readouterr().err
+    assert "error[C050]: the data of a federation's clients stay on their own machines" in said
+    assert f"coterie serve --resume {server.out}" in said
+
+
+def test_the_page_of_a_federation_can_be_written_again(server: Server) -> None:
+    server.run()
+    page = (server.out / "report.html").read_bytes()
+    (server.out / "report.html").unlink()
+    assert call(["report", str(server.out)]) == 0
+    assert (server.out / "report.html").read_bytes() == page
