@@ -1,4 +1,4 @@
-"""What the front does whoever answers: refusals, memories, attempts, and what a question carries."""
+"""What the front does, whoever answers: refusals, memories, attempts, and what a question says."""
 
 from __future__ import annotations
 
