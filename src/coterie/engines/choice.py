@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import os
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -36,16 +36,16 @@ class Choice:
 
 @dataclass(frozen=True)
 class Workload:
-    """How much of its clients a method asks in a round, as its fields declare it."""
+    """What a round of a method costs, by the hyper-parameters that most methods have."""
 
     solver: Solver  # how a client trains
     fraction: float  # of the clients that train
 
     @classmethod
     def of(cls, method: Method) -> Workload:
-        """The workload of a method; what it does not declare is taken to be usual."""
-        declared = {field.name: getattr(method, field.name) for field in fields(method)}  # type: ignore[arg-type]
-        return cls(declared.get("solver", Solver()), float(declared.get("fraction", 1.0)))
+        """That of a method; one without these hyper-parameters is taken to be a usual one."""
+        solver: Solver = getattr(method, "solver", Solver())
+        return cls(solver, float(getattr(method, "fraction", 1.0)))
 
 
 def cores() -> int:
@@ -68,10 +68,10 @@ def choose(
     workers = max(1, min(available, cohort))
     try:
         chain(layout)
-    except NotStackableError as crooked:
+    except NotStackableError as why:
         if workers == 1:
-            return Choice("serial", 1, f"one core, and the model cannot be stacked: {crooked}")
-        return Choice("pool", workers, f"the model cannot be stacked: {crooked}")
+            return Choice("serial", 1, f"one core, and the model cannot be stacked: {why}")
+        return Choice("pool", workers, f"the model cannot be stacked: {why}")
     return Choice("stacked", workers, "a straight line of layers")
 
 

@@ -168,12 +168,12 @@ def stop_if_diverged(
     """Raise if nobody sent a finite answer: there is nothing left to go on with."""
     if answered or not refused:
         return
-    first, fault = next(iter(refused.items()))
+    first, refusal = next(iter(refused.items()))
     raise DivergedError(
         f"all {len(refused)} clients sent updates that are not finite "
         f"in round {question.round + 1}",
         code="R014",
-        where=f"client {question.setting.names[first]}: {fault.why}",
+        where=f"client {question.setting.names[first]}: {refusal.why}",
         why=f"the learning rate is probably too high for this model ({question.task})",
         fix="train.lr a tenth of what it is; the last whole round is still saved",
     )

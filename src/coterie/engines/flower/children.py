@@ -15,7 +15,7 @@ from typing import Self
 
 from coterie.core.errors import ConfigError
 
-BACKOFF = 1.0
+BACKOFF = 1.0  # seconds before a dead program is started again; twice as long each time
 QUICK = 5.0  # seconds; a process that dies sooner was not able to work
 
 
@@ -103,11 +103,11 @@ class Child:
         )
 
 
-def end(process: subprocess.Popen[bytes], patience: float = 5.0) -> None:
-    """End a process in good order, and then at once."""
+def end(process: subprocess.Popen[bytes], seconds: float = 5.0) -> None:
+    """End a process: by itself within so many seconds, or else by force."""
     process.send_signal(signal.SIGTERM)
     try:
-        process.wait(patience)
+        process.wait(seconds)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

@@ -79,8 +79,8 @@ class Exchange:
         self.clock = clock or Clock()
         self.clients: dict[str, RemoteClient] = {}
         self.greeted: dict[str, int] = {}  # message id -> node
-        self.strangers: dict[int, float] = {}  # nodes that were not let in, and when
-        self.told: set[tuple[int, str]] = set()
+        self.turned_away: dict[int, float] = {}  # nodes that were not let in, and when
+        self.told: set[tuple[int, str]] = set()  # nodes, and why they were turned away
         self.late: dict[str, str] = {}  # message id -> whose answer is not wanted any more
         self.online: dict[int, str] = {}  # node -> when it came
 
@@ -89,7 +89,7 @@ class Exchange:
         self.online = {n.node_id: n.last_activated_at for n in self.grid.get_nodes()}
         known = {client.node for client in self.clients.values()} | set(self.greeted.values())
         # Not for ever: its message may have been lost, or the one whose name it bears be gone.
-        known |= {n for n, when in self.strangers.items() if self.clock.now() < when + PAUSE}
+        known |= {n for n, when in self.turned_away.items() if self.clock.now() < when + PAUSE}
         new = sorted(self.online.keys() - known)
         hello = RecordDict({"hello": ConfigRecord({"setup": self.setup})})
         greetings = [Message(hello, dst_node_id=n, message_type=messages.HELLO) for n in new]
@@ -116,7 +116,7 @@ class Exchange:
             if before and (before.samples, before.shape) != (client.samples, client.shape):
                 raise RefusedError(f"the data of client {client.name} are not those it came with")
         except RefusedError as fault:
-            self.strangers[node] = self.clock.now()
+            self.turned_away[node] = self.clock.now()
             if (node, str(fault)) not in self.told:
                 self.told.add((node, str(fault)))
                 self.tell({"event": "refused", "node": str(node), "why": str(fault)})
@@ -163,7 +163,7 @@ class Exchange:
         deadline. Who goes away and comes back in time is asked again.
         """
         began, done = self.clock.now(), 0
-        self.strangers.clear()  # they may introduce themselves again: the first may be gone
+        self.turned_away.clear()  # they may introduce themselves again: the first may be gone
         waiting = {name: Pending() for name in questions}
         while True:
             self.look()

@@ -69,8 +69,11 @@ def register(endpoint: Endpoint, keys: Mapping[str, bytes]) -> dict[int, str]:
 
 
 @contextmanager
-def server_run(endpoint: Endpoint, patience: float) -> Iterator[Grid]:
-    """Be the server of a new run: its grid, kept alive until the end."""
+def server_run(endpoint: Endpoint, seconds: float) -> Iterator[Grid]:
+    """Be the server of a new run: its grid, kept alive until the end.
+
+    A SuperLink that does not answer is waited for so many seconds.
+    """
     fab, _ = build_fab_from_files({"pyproject.toml": APP})
     with endpoint.connect(ControlHttpClient) as control:
         run_id = control.StartRun(StartRunRequest(fab=Fab(content=fab))).run_id
@@ -82,7 +85,7 @@ def server_run(endpoint: Endpoint, patience: float) -> Iterator[Grid]:
         root_certificates=endpoint.ca.read_bytes() if endpoint.ca else None,
         token=token,
     )
-    keep_trying(grid, patience)  # a SuperLink that is started again is waited for
+    keep_trying(grid, seconds)  # it may be being started again
     status = SubStatus.FAILED
     with endpoint.holder(token) as holder, beating(holder):
         taken = holder.PullTaskInput(PullTaskInputRequest())

@@ -26,7 +26,7 @@ def rows(flat: Tensor, place: slice, m: int, *shape: int) -> Tensor:
 
 
 class Product:
-    """A dense layer."""
+    """A dense layer: a matrix product for each client, all in one call."""
 
     def __init__(self, layer: Dense, w: Tensor, grad: Tensor, m: int) -> None:
         self.weight, self.dweight = (rows(t, layer.weight, m, *layer.shape) for t in (w, grad))
@@ -150,7 +150,7 @@ class Fields:
         return y.view(m, out, *tile, self.high, self.wide, b)
 
     def backward(self, g: Tensor, needed: bool) -> Tensor:
-        """And back: every field's gradient is added where it was."""
+        """(m, out, *tile, high, wide, B) to (m, in, H, W, B): each field adds its gradient."""
         m, out = g.shape[:2]
         g = g.reshape(m, out * prod(self.tile), -1)
         back = torch.zeros_like(self.entered) if needed else self.entered
@@ -170,7 +170,7 @@ class Fields:
         return back[:, :, ph : height - ph, 0, pw : width - pw]
 
     def by_few(self, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-        """As many clients at a time as are gathered at a time."""
+        """The tensors of a few clients at a time: as many as have their fields gathered at once."""
         if self.few >= len(tensors[0]):
             return iter([tensors])
         return zip(*(t.split(self.few) for t in tensors), strict=True)
@@ -202,11 +202,11 @@ class Fields:
             whole[:, :, y : y + step * self.high : step].add_(across[:, :, y])
 
 
-class Positive:
-    """ReLU, in place: nobody needs what was there."""
+class ReLU:
+    """Negative numbers become zero, in place: nobody needs what was there."""
 
     def forward(self, a: Tensor) -> Tensor:
-        """Negative numbers become zero."""
+        """Activations of any shape to the same shape."""
         self.out = a.relu_()
         return self.out
 
@@ -217,13 +217,13 @@ class Positive:
 
 
 class Flat:
-    """(m, c, H, W, B) to (m, B, c H W)."""
+    """A sample's channels and places become its features, as a dense layer takes them."""
 
     def forward(self, a: Tensor) -> Tensor:
-        """Channels and places become features."""
+        """(m, c, H, W, B) to (m, B, c H W)."""
         self.shape = a.shape
         return a.flatten(1, 3).transpose(1, 2).contiguous()
 
     def backward(self, g: Tensor, needed: bool) -> Tensor:
-        """And back."""
+        """(m, B, c H W) to (m, c, H, W, B)."""
         return g.transpose(1, 2).contiguous().view(self.shape)

@@ -16,7 +16,7 @@ aten = torch.ops.aten
 
 
 class Fields:
-    """A convolution by the library's own kernels."""
+    """A convolution by PyTorch's own kernels."""
 
     def __init__(self, layer: Convolution, w: Tensor, grad: Tensor) -> None:
         self.layer = layer
@@ -91,13 +91,13 @@ class Mean:
 
 
 class Flat:
-    """(B, c, H, W) to (1, B, c H W), in the order in which a dense layer's weights expect it."""
+    """A sample's channels and places become its features, as a dense layer's weights lie."""
 
     def forward(self, a: Tensor) -> Tensor:
-        """Channels and places become features."""
+        """(B, c, H, W) to (1, B, c H W)."""
         self.shape = a.shape
         return a.flatten(1)[None]
 
     def backward(self, g: Tensor, needed: bool) -> Tensor:
-        """And back."""
+        """(1, B, c H W) to (B, c, H, W)."""
         return g.view(self.shape).to(memory_format=torch.channels_last)

@@ -1,4 +1,4 @@
-"""A stack: the networks of m clients as one, mounted on flat tensors as a single one is."""
+"""A stack: the networks of m clients as one, on flat tensors as a `FlatModule` is on a row."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Stack:
         return torch.cat([rows[:, s].reshape(-1) for s in self.slices])
 
     def unlaid(self, flat: Tensor) -> Tensor:
-        """And back: (m, P), copied."""
+        """A flat tensor as (m, P) rows, copied: the inverse of `laid`."""
         m = self.m
         return torch.cat([flat[m * s.start : m * s.stop].view(m, -1) for s in self.slices], 1)
 
@@ -71,7 +71,7 @@ class Stack:
     def operation(self, layer: Layer, tile: tuple[int, int]) -> Operation:
         """A layer at work on this stack, so many rows and columns together."""
         if isinstance(layer, Rectify):
-            return batched.Positive()
+            return batched.ReLU()
         if self.channels_last:
             match layer:
                 case Convolution():

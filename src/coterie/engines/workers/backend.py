@@ -113,7 +113,7 @@ class Workers(Generic[W]):
     def conclude(
         self, question: Question, answered: Collection[int], refused: Mapping[int, Refusal]
     ) -> None:
-        """As the inner backend decides."""
+        """Too few for the inner backend are too few here."""
         self.inner.conclude(question, answered, refused)
 
     def start(self, setting: Setting) -> None:
