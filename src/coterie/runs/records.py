@@ -78,6 +78,15 @@ def expect_run(path: Path) -> None:
         )
 
 
+def unused(wanted: Path) -> Path:
+    """A folder that does not exist yet: the one wanted, or with a number behind its name."""
+    path, count = wanted, 1
+    while path.exists():
+        count += 1
+        path = wanted.with_name(f"{wanted.name}-{count}")
+    return path
+
+
 class RunFolder:
     """A run on disk, held by one process at a time."""
 

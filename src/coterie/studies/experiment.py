@@ -25,7 +25,7 @@ from coterie.data.population import Population, partition
 from coterie.methods import find
 from coterie.runs import checkpoint
 from coterie.runs.history import from_csv
-from coterie.runs.records import expect_run
+from coterie.runs.records import expect_run, unused
 from coterie.studies import training
 from coterie.studies.agreement import refuse_federation
 from coterie.studies.network import build_layout
@@ -243,15 +243,6 @@ def fresh(config: Config) -> Path:
     name = config.method.rsplit(":", 1)[-1].lower()
     date = time.strftime("%Y-%m-%d_%H%M%S")
     return unused(Path(config.output.dir.format(date=date, method=name, seed=config.seed)))
-
-
-def unused(wanted: Path) -> Path:
-    """The folder that is wanted, or the first of `wanted-2`, `wanted-3`, ... that is not there."""
-    path, count = wanted, 1
-    while path.exists():
-        count += 1
-        path = wanted.with_name(f"{wanted.name}-{count}")
-    return path
 
 
 def refuse_changes(then: str, now: Config, allowed: Iterable[str]) -> None:

@@ -45,17 +45,17 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Joined:
-    """How newcomers did once they had joined: a row for each, by samples and by epochs."""
+    """How newcomers did."""
 
     rows: tuple[Row, ...]
 
     @property
     def shots(self) -> list[int | None]:
-        """The numbers of samples of each class that were tried; None, all of them, comes first."""
+        """The numbers of samples of a class, all of them first."""
         return list(dict.fromkeys(r.shots for r in self.rows))
 
     def accuracy(self, epochs: int, shots: int | None = None) -> float | None:
-        """The mean accuracy of newcomers after so many epochs on so many samples of a class."""
+        """The mean over newcomers."""
         them = [r for r in self.rows if r.epochs == epochs and r.shots == shots]
         return mean(r.accuracy for r in them)
 
@@ -70,17 +70,17 @@ class Joined:
 
     @property
     def epochs(self) -> int:
-        """How many epochs they adapted at most."""
+        """How long they adapted."""
         return max(r.epochs for r in self.rows)
 
     @property
     def newcomers(self) -> list[str]:
-        """The names of the newcomers."""
+        """Their names."""
         return list(dict.fromkeys(r.newcomer for r in self.rows))
 
 
 def mean(values: Iterable[float | None]) -> float | None:
-    """The mean of the values that are known, or None if none is."""
+    """The mean of what is known."""
     known = [float(v) for v in values if v is not None]
     return fmean(known) if known else None
 
@@ -143,7 +143,7 @@ def measured(
     shots: int | None,
     epochs: int,
 ) -> list[Row]:
-    """A row for each newcomer, once it was placed and adapted for so many epochs."""
+    """A row for each newcomer."""
     placed = place(result, newcomers, epochs)
     kind = majority(result)
     trained = result.population.at(result.state.round).group

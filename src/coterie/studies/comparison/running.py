@@ -14,11 +14,11 @@ from coterie.core.errors import ConfigError
 from coterie.core.events import Listener
 from coterie.core.types import Method
 from coterie.methods import METHODS
+from coterie.runs.records import unused
 from coterie.studies.comparison.cells import about, finish, reason, run_cell
 from coterie.studies.comparison.equality import held, same_terms, settle
 from coterie.studies.comparison.reading import Cell, Comparison
 from coterie.studies.comparison.text import csv
-from coterie.studies.experiment import unused
 from coterie.studies.fit import fit
 
 Run = Callable[[Cell, Listener], object]
