@@ -102,15 +102,9 @@ def versions(run: RunData) -> list[tuple[str, str]]:
     marks = {k: notes.pop(k)["sha256"] for k in ("metrics.csv", "clusters.csv") if k in notes}
     found = [("report by", f"coterie {__version__}, Python {platform.python_version()}")]
     found += [("seed", str(run.config["seed"]))] if "seed" in run.config else []
-    data = "what the clients agreed on" if federated(run) else "SHA-256 of the clients' data"
-    words = {"population": data}
+    words = {"population": "SHA-256 of the clients' data"}
     found += [(words.get(k, k), str(v)) for k, v in sorted(notes.items())]
     return found + [(f"SHA-256 of {k}", v) for k, v in marks.items()]
-
-
-def federated(run: RunData) -> bool:
-    """Whether the clients of a run were on machines of their own."""
-    return bool(run.folder and (run.folder / "federation.json").exists())
 
 
 def commands(run: RunData) -> str:

@@ -144,7 +144,7 @@ def refuse_federation(folder: Path) -> None:
     """Refuse what needs the clients' data for a run whose clients kept them."""
     if (folder / FILE).exists():
         raise ConfigError(
-            "the data of a federation's clients stay on their own machines",
+            "every client keeps its data on its own machine",
             code="C050",
             where=str(folder),
             fix=f"coterie serve --resume {folder} goes on with it, coterie open {folder} shows it",

@@ -78,7 +78,7 @@ def measured(
     shots: int | None,
     epochs: int,
 ) -> list[Row]:
-    """A row for each newcomer, once it was placed and adapted for so many epochs."""
+    """A row for each newcomer."""
     placed = place(result, newcomers, epochs)
     kind = majority(result)
     trained = result.population.at(result.state.round).group
