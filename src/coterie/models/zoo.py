@@ -5,15 +5,12 @@ A new network is a function of `shape` and `classes` under `networks/`, and a ro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from coterie.core.errors import ConfigError
 from coterie.core.suggest import similar
-
-NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class Objection(NamedTuple):
@@ -55,7 +52,7 @@ class Model:
         *,
         shape: Sequence[int] | None = None,
         norm: str | None = None,
-        options: Mapping[str, Any] = NOTHING,
+        options: Mapping[str, Any] | None = None,
         whose: str = "a sample",
     ) -> Iterator[Objection]:
         """All that it cannot give of what is asked; `whose` samples have the shape.
@@ -65,13 +62,14 @@ class Model:
         """
         if shape is not None and not self.fits(shape):
             least = f"{self.least}x{self.least}"
+            whole, side = ("x".join(map(str, sizes)) for sizes in (shape, shape[1:] or shape))
             yield Objection(
                 "C030",
                 "shape",
                 tuple(shape),
-                f"{self.name} cannot take samples of shape {by(shape)}: it needs images "
+                f"{self.name} cannot take samples of shape {whole}: it needs images "
                 f"(channels x height x width) of at least {least} pixels",
-                f"needs images of {least}, {whose} has {by(shape[1:] or shape)}",
+                f"needs images of {least}, {whose} has {side}",
                 f"models that fit: {', '.join(m.name for m in MODELS.values() if m.fits(shape))}",
             )
         if norm is not None and norm not in self.norms:
@@ -83,7 +81,7 @@ class Model:
                 f"{self.name} has no such normalisation",
                 f"use {' or '.join(self.norms)}" if self.norms else "leave it out",
             )
-        for key, value in options.items():
+        for key, value in (options or {}).items():
             if key not in self.options:
                 yield Objection(
                     "C034",
@@ -93,15 +91,6 @@ class Model:
                     f"{self.name} has no such option",
                     f"its options: {', '.join(self.options) or 'none'}",
                 )
-
-
-def by(sizes: Iterable[int]) -> str:
-    """Sizes as people write them.
-
-    >>> by((3, 32, 32))
-    '3x32x32'
-    """
-    return "x".join(map(str, sizes))
 
 
 _FASHION, _CIFAR, _DIGITS = (1, 28, 28), (3, 32, 32), (1, 8, 8)
@@ -277,7 +266,7 @@ def check(
     normalisation or option the network does not have.
     """
     model = find(name)
-    for found in model.objections(shape=shape, norm=norm, options=options or {}):
+    for found in model.objections(shape=shape, norm=norm, options=options):
         where = f'model "{name}"'
         raise ConfigError(found.what, code=found.code, where=where, fix=found.fix)
     return model
