@@ -29,6 +29,7 @@ _MODULES = {
     "coterie.core.client": ["Client"],
     "coterie.core.layout": ["Layout"],
     "coterie.core.types": ["Federation", "Method", "Replies", "Reply", "State", "Task"],
+    "coterie.tasks.optimiser": ["SGD"],
     "coterie.tasks.solver": ["Solver"],
     "coterie.tasks.score": ["Score"],
     "coterie.core.loop": ["evaluate", "run"],

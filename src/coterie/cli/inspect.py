@@ -87,7 +87,7 @@ def inspect(
         config.model.name,
         rounds=rounds,
         seed=config.seed,
-        solver=Solver(**config.train.solver),
+        solver=experiment.solver(config.train, Solver()),
         distance="l2" if distance is Distance.l2 else "update_cosine",
         linkage=linkage.value,
         head=config.model.head,

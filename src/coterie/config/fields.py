@@ -77,7 +77,9 @@ def evaluate(module: str, node: ast.expr) -> Any:
 
 @cache
 def record(module: str, name: str) -> Any:
-    """A pydantic model with the fields of a class of the package."""
+    """A pydantic model with the fields of a class of the package; an interface admits anything."""
+    if "Protocol" in bases(module, name):
+        return Any
     from coterie.config.validate import table
 
     return table(name, fields(module, name))
@@ -87,8 +89,8 @@ def record(module: str, name: str) -> Any:
 def fields(module: str, name: str) -> dict[str, Field]:
     """The fields of a class, those of its bases first.
 
-    >>> fields("coterie.tasks.solver", "Solver")["momentum"].comment
-    "PyTorch's; the buffer starts at zero in every call"
+    >>> fields("coterie.tasks.optimiser", "SGD")["momentum"].comment
+    "PyTorch's; the buffer starts at zero in every training"
     """
     tree, lines = parse(module)
     found: dict[str, Field] = {}
@@ -104,6 +106,12 @@ def fields(module: str, name: str) -> dict[str, Field]:
                     evaluate(module, line.annotation), default, comment_of(line, lines)
                 )
     return found
+
+
+def bases(module: str, name: str) -> list[str]:
+    """The names of the classes that a class is made from."""
+    (node,) = (n for n in parse(module)[0].body if isinstance(n, ast.ClassDef) and n.name == name)
+    return [base.id for base in node.bases if isinstance(base, ast.Name)]
 
 
 def origin_of(module: str, name: str) -> tuple[str, str] | None:

@@ -8,17 +8,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
 import torch
 from torch import Tensor
 
+from coterie.core.sendable import Sendable
+
 if TYPE_CHECKING:
     from coterie.core.client import Client
     from coterie.core.layout import Layout
-    from coterie.tasks.score import Score
 
 Receives = Literal["own", "all", "nothing"]
+AnswerForm = Mapping[str, tuple[str, tuple[int, ...]]]  # "value", "extra.loss": dtype and shape
 
 
 @dataclass(frozen=True)
@@ -121,23 +123,46 @@ class Replies:
         return blank.index_copy(0, self.clients, self.values)
 
 
-class Task(ABC):
+class Recipe(Protocol):
+    """How long a client trains: what an engine must know beforehand to share the work out."""
+
+    @property
+    def epochs(self) -> int:
+        """Passes over the client's data."""
+
+    @property
+    def steps(self) -> int:
+        """If not 0, this many mini-batches instead of epochs."""
+
+    @property
+    def batch(self) -> int:
+        """Samples in a mini-batch; 0: all data at once."""
+
+
+class Task(Sendable, ABC):
     """What a client can be asked: a frozen dataclass of plain values, never a closure.
 
     It can be printed, compared, sent over a wire and run by any engine.
     """
 
     receives: ClassVar[Receives] = "own"
-    known: ClassVar[dict[str, type[Task]]] = {}
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        Task.known[cls.__name__] = cls
 
     @property
     def download(self) -> str:
         """The columns of the model that travel to the client."""
         return "all"
+
+    @property
+    def trains(self) -> Recipe | None:
+        """The recipe that it trains with; None if it only reads."""
+        return None
+
+    def answer_form(self, layout: Layout) -> AnswerForm | None:
+        """The type and shape of all that is answered; None where only the answer can tell.
+
+        An answer of another form is refused where it arrives from elsewhere.
+        """
+        return None
 
     @abstractmethod
     def __call__(
@@ -149,6 +174,30 @@ class Task(ABC):
         rng: torch.Generator,
     ) -> Reply:
         """Run on the client, with nothing but what is its own and what was sent."""
+
+
+class Evaluation(Task):
+    """How a client is tested: a task that replies (stages, 2), accuracy and loss of each stage."""
+
+    @property
+    @abstractmethod
+    def stages(self) -> tuple[str, ...]:
+        """The names of the rows of the reply."""
+
+    @property
+    @abstractmethod
+    def private(self) -> str:
+        """The columns that each client has of its own."""
+
+    @property
+    @abstractmethod
+    def train(self) -> str:
+        """The columns that learn, where a client adapts the model before its last test."""
+
+    @property
+    @abstractmethod
+    def held(self) -> Task:
+        """The question for the very model that is tested last: (P,)."""
 
 
 class Federation(Protocol):
@@ -193,7 +242,7 @@ class Method(Protocol):
     """A frozen dataclass: its fields are the hyper-parameters, its defaults the paper's."""
 
     @property
-    def score(self) -> Score:
+    def score(self) -> Evaluation:
         """How a client of this method is tested."""
 
     def init(self, fed: Federation) -> State:

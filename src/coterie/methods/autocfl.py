@@ -16,6 +16,7 @@ from coterie.methods.epoch_adjustment import next_epochs, paced, unhurried
 from coterie.methods.landmarks import LANDMARKS, kept, landmarks
 from coterie.tasks.score import Score
 from coterie.tasks.solver import Solver
+from coterie.tasks.train import Train
 from coterie.words.distance import cosine_distance, cross_l2, scaled_l2
 from coterie.words.grouping import auto_cut, closest, guard
 from coterie.words.merge import merge
@@ -57,7 +58,7 @@ class AutoCFL:
             return self.adjusted(state, fed)
         E = whole_epochs(state.memory["epochs"])[state.placed] if self.keep_epochs else None
         send = {} if E is None else {"epochs": E}
-        return merge(state, fed.ask(state.placed, self.solver, state, **send))
+        return merge(state, fed.ask(state.placed, Train(self.solver), state, **send))
 
     def adjusted(self, state: State, fed: Federation) -> State:
         """A round of phase A: train E_m epochs, average, and see whose losses lag behind."""
@@ -103,7 +104,7 @@ class AutoCFL:
         if "members" not in state.memory:
             return state.reassign(new, torch.zeros_like(new))
         before = State.shared(state.memory["pretrained"][0], len(fed.clients))
-        w = fed.ask(new, self.solver, before)
+        w = fed.ask(new, Train(self.solver), before)
         if not len(w.clients):
             return state
         return self.join(state, w, fed)

@@ -15,9 +15,11 @@ from coterie.core.bounds import Damping, Part, Share, Whole, dataclass
 from coterie.core.rng import stream
 from coterie.core.types import Federation, Replies, State
 from coterie.methods.landmarks import LANDMARKS, kept, landmarks
+from coterie.tasks.optimiser import SGD
 from coterie.tasks.score import Score
 from coterie.tasks.signature import Trajectory
 from coterie.tasks.solver import Solver
+from coterie.tasks.train import Train
 from coterie.words.distance import cross_trajectories, trajectories
 from coterie.words.grouping import Exemplars, closest, exemplars, mean_hopkins, silhouette
 from coterie.words.merge import merge
@@ -27,7 +29,7 @@ from coterie.words.merge import merge
 class CFLGT:
     """Pre-train one model, ask for the forces on its classifier, cluster, go on apart."""
 
-    solver: Solver = Solver(lr=0.001, momentum=0.9, epochs=5, batch=32)
+    solver: Solver = Solver(lr=0.001, optimiser=SGD(momentum=0.9), epochs=5, batch=32)
     fraction: Share = 0.2  # of clients drawn in a round once there are clusters
     pretrain: Whole = 25  # K, rounds of FedAvg with everybody before the clustering
     preference: Literal["median", "silhouette"] = "median"  # of affinity propagation
@@ -50,12 +52,12 @@ class CFLGT:
         """FedAvg with everybody, K times; then cluster once; then FedAvg inside each cluster."""
         if state.round < self.pretrain:
             state = self.place(state, fed)
-            return merge(state, fed.ask(fed.clients, self.solver, state))
+            return merge(state, fed.ask(fed.clients, Train(self.solver), state))
         if "exemplars" not in state.memory:
             state = self.cluster(state, fed)
         state = self.place(state, fed)
         cohort = fed.sample(self.fraction, among=state.placed)
-        return merge(state, fed.ask(cohort, self.solver, state))
+        return merge(state, fed.ask(cohort, Train(self.solver), state))
 
     def cluster(self, state: State, fed: Federation) -> State:
         """Trajectories up, distances, affinity propagation; every cluster starts from h_g."""

@@ -18,6 +18,7 @@ from coterie.core.types import Federation, State
 from coterie.tasks.score import Score
 from coterie.tasks.signature import Histogram
 from coterie.tasks.solver import Solver
+from coterie.tasks.train import Train
 from coterie.words.affinity import (
     affinity,
     complementarity,
@@ -53,9 +54,9 @@ class DAPFL:
         return Score()
 
     @property
-    def local(self) -> Solver:
+    def local(self) -> Train:
         """Eq. 10: from the client's own model, pulled towards the mixture it is sent."""
-        return replace(self.solver, prox=self.lam, continues=True)
+        return Train(replace(self.solver, prox=self.lam), continues=True)
 
     def init(self, fed: Federation) -> State:
         """Everybody starts from w^0 and tells its class counts."""

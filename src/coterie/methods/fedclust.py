@@ -16,8 +16,10 @@ from torch import Tensor
 from coterie.core.bounds import Count, Positive, Share, Whole, dataclass
 from coterie.core.types import Federation, Replies, State
 from coterie.methods.landmarks import LANDMARKS, kept, landmarks
+from coterie.tasks.optimiser import SGD
 from coterie.tasks.score import Score
 from coterie.tasks.solver import Solver
+from coterie.tasks.train import Train
 from coterie.words.distance import cosine_distance, cross_l2, l2
 from coterie.words.grouping import agglomerate, closest
 from coterie.words.merge import merge
@@ -33,7 +35,7 @@ class FedClust:
     jump in the merging heights of the cosine distances between final-layer updates.
     """
 
-    solver: Solver = Solver(lr=0.01, momentum=0.5, epochs=10, batch=10)
+    solver: Solver = Solver(lr=0.01, optimiser=SGD(momentum=0.5), epochs=10, batch=10)
     fraction: Share = 0.1  # R, of clients drawn in a round
     threshold: Positive | None = None  # lambda: merge while the linkage distance is at most this
     clusters: Whole = 0  # if given, cut the tree into this many clusters
@@ -58,7 +60,7 @@ class FedClust:
         """FedAvg inside each cluster (Algorithm 1, lines 7-15)."""
         state = self.place(state, fed)
         return merge(
-            state, fed.ask(fed.sample(self.fraction, among=state.placed), self.solver, state)
+            state, fed.ask(fed.sample(self.fraction, among=state.placed), Train(self.solver), state)
         )
 
     def place(self, state: State, fed: Federation) -> State:
@@ -103,11 +105,13 @@ class FedClust:
             return l2(theta)
         return cosine_distance(theta - fed.layout.initial[fed.layout.columns("head")])
 
-    def warm(self, fed: Federation) -> Solver:
+    def warm(self, fed: Federation) -> Train:
         """Round 0's training, of which only the final layer is sent."""
         if self.warmup == "epochs":
-            return replace(self.solver, epochs=self.warmup_epochs, steps=0, upload="head")
-        return equal_steps(self.solver, self.warmup_epochs, fed.sizes)
+            solver = replace(self.solver, epochs=self.warmup_epochs, steps=0)
+        else:
+            solver = equal_steps(self.solver, self.warmup_epochs, fed.sizes)
+        return Train(solver, upload="head")
 
 
 def equal_steps(solver: Solver, epochs: int, sizes: Tensor) -> Solver:
@@ -117,4 +121,4 @@ def equal_steps(solver: Solver, epochs: int, sizes: Tensor) -> Solver:
     by what they hold.
     """
     batch = solver.batch or int(sizes.max())
-    return replace(solver, steps=epochs * ceil(float(sizes.median()) / batch), upload="head")
+    return replace(solver, steps=epochs * ceil(float(sizes.median()) / batch))

@@ -17,8 +17,10 @@ from coterie.core.errors import ConfigError
 from coterie.core.rng import stream
 from coterie.core.types import Federation, State
 from coterie.methods.landmarks import LANDMARKS, landmarks
+from coterie.tasks.optimiser import SGD
 from coterie.tasks.score import Score
 from coterie.tasks.solver import Solver
+from coterie.tasks.train import Train
 from coterie.words.distance import kl_logits
 from coterie.words.grouping import closest, farthest_first, kmeanspp
 from coterie.words.mixing import average, mix, within
@@ -31,7 +33,7 @@ class FedDS:
     The server needs real samples (`[data] public`), taken out of the data before it is divided.
     """
 
-    solver: Solver = Solver(lr=0.01, momentum=0.9, steps=20, batch=32)
+    solver: Solver = Solver(lr=0.01, optimiser=SGD(momentum=0.9), steps=20, batch=32)
     fraction: Share = 1.0  # of clients drawn in a round
     clusters: Count = 3  # C
     seeding: Literal["farthest", "kmeans++", "random"] = "farthest"  # of the first centres
@@ -56,7 +58,7 @@ class FedDS:
     def round(self, state: State, fed: Federation) -> State:
         """Train (Eq. 15-16), compare on the indicator samples (Eq. 6-7), average (Eq. 17)."""
         cohort = fed.sample(self.fraction)
-        w = fed.ask(cohort, self.local, provisional(state, fed))
+        w = fed.ask(cohort, Train(self.local), provisional(state, fed))
         if not len(w.clients):
             return state
         p = predictions(w.values, fed)  # (m, N_o, classes)
@@ -89,7 +91,7 @@ class FedDS:
         if not len(state.unplaced) or "seeded" not in state.memory:
             return state
         w = fed.ask(
-            state.unplaced, replace(self.solver, epochs=1, steps=0), provisional(state, fed)
+            state.unplaced, Train(replace(self.solver, epochs=1, steps=0)), provisional(state, fed)
         )
         if not len(w.clients):
             return state

@@ -16,6 +16,7 @@ from coterie.methods.landmarks import LANDMARKS, kept, landmarks
 from coterie.tasks.score import Score
 from coterie.tasks.signature import Sparsity
 from coterie.tasks.solver import Solver
+from coterie.tasks.train import Train
 from coterie.words.distance import cross_l2, l2
 from coterie.words.grouping import agglomerate, nearest_group
 from coterie.words.merge import merge
@@ -53,7 +54,7 @@ class FedPFA:
             state = self.group(state, fed)
         state = self.place(state, fed)
         cohort = fed.sample(self.fraction, among=state.placed)
-        return merge(state, fed.ask(cohort, self.solver, state))
+        return merge(state, fed.ask(cohort, Train(self.solver), state))
 
     def group(self, state: State, fed: Federation) -> State:
         """Sparsity vectors up, distances, groups; each starts from the pre-trained model."""

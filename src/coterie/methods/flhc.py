@@ -16,6 +16,7 @@ from coterie.methods.epoch_adjustment import next_epochs, paced, unhurried
 from coterie.methods.landmarks import LANDMARKS, kept, landmarks
 from coterie.tasks.score import Score
 from coterie.tasks.solver import Solver
+from coterie.tasks.train import Train
 from coterie.words.distance import l2
 from coterie.words.grouping import agglomerate, nearest
 from coterie.words.merge import merge
@@ -59,7 +60,7 @@ class FLHC:
         if "centres" not in state.memory and state.round >= self.rounds_before:
             return self.cluster(state, fed)
         cohort = fed.sample(self.fraction, among=state.placed)
-        return merge(state, fed.ask(cohort, self.solver, state))
+        return merge(state, fed.ask(cohort, Train(self.solver), state))
 
     def adjusted(self, state: State, fed: Federation) -> State:
         """Everybody trains as long as its losses ask for; the last such round clusters."""
@@ -73,7 +74,7 @@ class FLHC:
 
     def cluster(self, state: State, fed: Federation, **epochs: torch.Tensor) -> State:
         """Everybody trains from w; clusters start from their members' average."""
-        w = fed.ask(fed.clients, self.solver, state, **epochs)
+        w = fed.ask(fed.clients, Train(self.solver), state, **epochs)
         if not len(w.clients):
             return state
         some, others = landmarks(w, self.landmarks, fed)
@@ -94,7 +95,8 @@ class FLHC:
             return state
         if "centres" not in state.memory:
             return state.reassign(new, torch.zeros_like(new))
-        w = fed.ask(new, self.solver, State.shared(state.memory["pretrained"][0], len(fed.clients)))
+        before = State.shared(state.memory["pretrained"][0], len(fed.clients))
+        w = fed.ask(new, Train(self.solver), before)
         if not len(w.clients):
             return state
         return self.join(state, w, fed)

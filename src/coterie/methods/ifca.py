@@ -17,6 +17,7 @@ from coterie.core.types import Federation, Replies, State
 from coterie.tasks.score import Score
 from coterie.tasks.signature import Losses
 from coterie.tasks.solver import Solver
+from coterie.tasks.train import Train
 from coterie.tasks.variants import Choose
 from coterie.words.grouping import closest, kmeans
 from coterie.words.merge import merge
@@ -66,7 +67,7 @@ class IFCA:
     def warm(self, fed: Federation) -> Tensor:
         """(k, P) the means that k-means finds among the models of a round from the initial one."""
         one = State.shared(fed.layout.initial, len(fed.clients))
-        w = fed.ask(fed.sample(self.fraction), self.solver, one)
+        w = fed.ask(fed.sample(self.fraction), Train(self.solver), one)
         spare = State(self.drawn(fed, 1), torch.full_like(fed.clients, -1))
         if not len(w.clients):
             return spare.models
@@ -89,7 +90,7 @@ class IFCA:
         if self.fix_after and state.round >= self.fix_after:
             state = self.place(state, fed)
             cohort = fed.sample(self.fraction, among=state.placed)
-            return self.merge(state, fed.ask(cohort, self.solver, state), fed)
+            return self.merge(state, fed.ask(cohort, Train(self.solver), state), fed)
         task = Choose(self.solver, heads=self.share == "body")
         w = fed.ask(fed.sample(self.fraction), task, state, **self.body(state, fed))
         if not len(w.clients):

@@ -21,6 +21,7 @@ from coterie.methods.fedclust import equal_steps
 from coterie.methods.landmarks import LANDMARKS, kept, landmarks
 from coterie.tasks.score import Score
 from coterie.tasks.solver import Solver
+from coterie.tasks.train import Train
 from coterie.words.distance import cosine_distance
 from coterie.words.drift import lean, sides
 from coterie.words.grouping import auto_cut
@@ -45,7 +46,7 @@ class Kin:
     @property
     def score(self) -> Score:
         """The cluster's model, and what the client's own tuning makes of it."""
-        return Score(adapt=replace(self.solver, epochs=self.tune_epochs, steps=0, train="head"))
+        return Score(replace(self.solver, epochs=self.tune_epochs, steps=0), train="head")
 
     def init(self, fed: Federation) -> State:
         """Nobody is placed before everybody was asked."""
@@ -55,7 +56,7 @@ class Kin:
     def round(self, state: State, fed: Federation) -> State:
         """FedAvg inside each cluster, keeping account of where each client pulls."""
         state = self.place(state, fed)
-        w = fed.ask(fed.sample(self.fraction, among=state.placed), self.solver, state)
+        w = fed.ask(fed.sample(self.fraction, among=state.placed), Train(self.solver), state)
         head = fed.layout.columns("head")
         pull = (w.values - state.of(w.clients))[:, head]  # (m, h)
         state = merge(state, w)
@@ -102,9 +103,8 @@ class Kin:
         if not len(state.unplaced):
             return state
         first = State.shared(fed.layout.initial, len(fed.clients))
-        theta = fed.ask(
-            state.unplaced, equal_steps(self.solver, self.warmup_epochs, fed.sizes), first
-        )
+        warm = Train(equal_steps(self.solver, self.warmup_epochs, fed.sizes), upload="head")
+        theta = fed.ask(state.unplaced, warm, first)
         if not len(theta.clients):
             return state
         delta = theta.values - fed.layout.initial[fed.layout.columns("head")]

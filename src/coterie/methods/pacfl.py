@@ -14,9 +14,11 @@ import torch
 from coterie.core.bounds import Count, Positive, Share, Whole, dataclass
 from coterie.core.types import Federation, Replies, State
 from coterie.methods.landmarks import LANDMARKS, kept, landmarks
+from coterie.tasks.optimiser import SGD
 from coterie.tasks.score import Score
 from coterie.tasks.signature import Basis
 from coterie.tasks.solver import Solver
+from coterie.tasks.train import Train
 from coterie.words.distance import cross_subspaces, subspaces
 from coterie.words.grouping import agglomerate, nearest_group
 from coterie.words.merge import merge
@@ -30,7 +32,7 @@ class PACFL:
     where its heights jump most, which may leave one cluster.
     """
 
-    solver: Solver = Solver(lr=0.01, momentum=0.5, epochs=10, batch=10)
+    solver: Solver = Solver(lr=0.01, optimiser=SGD(momentum=0.5), epochs=10, batch=10)
     fraction: Share = 0.1  # of clients drawn in a round
     p: Count = 3  # leading left singular vectors that are sent
     angle: Literal["smallest", "trace"] = "smallest"  # principal angle, or sum over matched vectors
@@ -53,7 +55,7 @@ class PACFL:
         """FedAvg inside each cluster."""
         state = self.place(state, fed)
         cohort = fed.sample(self.fraction, among=state.placed)
-        return merge(state, fed.ask(cohort, self.solver, state))
+        return merge(state, fed.ask(cohort, Train(self.solver), state))
 
     def place(self, state: State, fed: Federation) -> State:
         """Send the basis; join the cluster at the smallest mean angle."""

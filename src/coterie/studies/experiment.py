@@ -15,6 +15,7 @@ import torch
 from coterie import config as configs
 from coterie import engines
 from coterie.config import Config
+from coterie.config.schema import Train
 from coterie.core import storage
 from coterie.core.errors import CheckpointError
 from coterie.core.layout import Layout
@@ -30,6 +31,8 @@ from coterie.runs.records import expect_run
 from coterie.studies.fit import Listener, changes, fit
 from coterie.studies.newcomers import Joined, hold_out, join, record
 from coterie.studies.result import Result, summarise
+from coterie.tasks.optimiser import SGD
+from coterie.tasks.solver import Solver
 from coterie.trackers import track
 
 
@@ -202,11 +205,16 @@ def method(config: Config) -> Method:
     own: dict[str, Any] = {f.name: f.default for f in fields(cls)}
     shared: dict[str, Any] = {}
     if "solver" in own:
-        shared["solver"] = replace(own["solver"], **config.train.solver)
+        shared["solver"] = solver(config.train, own["solver"])
     if "fraction" in own:
         shared["fraction"] = config.train.participation
     made: Method = cls(**shared, **config.hyper)
     return made
+
+
+def solver(train: Train, own: Solver) -> Solver:
+    """A method's own recipe of local training with all that [train] sets."""
+    return replace(own, **train.solver, optimiser=SGD(**train.optimiser))
 
 
 def model_options(config: Config) -> dict[str, Any]:

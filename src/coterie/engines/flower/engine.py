@@ -21,8 +21,6 @@ from coterie.engines.flower.retry import AbandonedError
 from coterie.engines.flower.validate import Address, Forms, RefusedError
 from coterie.engines.serial import Question, Serial
 from coterie.tasks import wire
-from coterie.tasks.score import Score
-from coterie.tasks.solver import Solver
 
 SPARE = 60.0  # seconds that a message outlives its deadline, so that a late answer is seen
 
@@ -185,17 +183,7 @@ class Flower(Serial):
 
     def forms(self, question: Question) -> Forms | None:
         """The form that an answer must have, where the task alone tells."""
-        task = question.task
-        if type(task) is Score:
-            return {"value": ("float64", (len(task.stages), 2))}
-        if type(task) is Solver:
-            shared = task.upload if task.private == "none" else f"~{task.private}"
-            row = self.layout.initial[self.layout.columns(shared)]
-            return {
-                "value": validate.form_of(row),
-                **{f"extra.{name}": ("float32", ()) for name in task.report},
-            }
-        return None
+        return question.task.answer_form(self.layout)
 
 
 def reply_forms(reply: Reply) -> Forms:

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coterie.core.errors import DivergedError, QuorumError
-from coterie.core.types import Federation, Method, State
-from coterie.tasks.score import Score
+from coterie.core.types import Evaluation, Federation, Method, State
 
 OTHER_DRAWS = 1000  # cohorts of an attempt are drawn at addresses of their own
 
@@ -48,8 +47,8 @@ class Retrying:
         return repr(self.method)
 
     @property
-    def score(self) -> Score:
-        """As the method's."""
+    def score(self) -> Evaluation:
+        """How the method tests a client."""
         return self.method.score
 
     def init(self, fed: Federation) -> State:

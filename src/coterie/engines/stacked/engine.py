@@ -17,8 +17,7 @@ from coterie.engines.stacked import shape
 from coterie.engines.stacked.chain import Layer, NotStackableError, chain
 from coterie.engines.stacked.descent import descend
 from coterie.engines.stacked.stack import Stack
-from coterie.tasks.score import Held
-from coterie.tasks.solver import Descent, Solver
+from coterie.tasks.solver import Descent
 from coterie.tasks.steps import Forward, SteppedTask, Stepwise, Work
 
 Together = Callable[[Any], list[Any]]
@@ -47,7 +46,7 @@ class Stacked(Serial):
 
     def portions(self, question: Question) -> list[list[int]]:
         """As many stacks as there are workers, or a multiple; for tests, the clients of a model."""
-        solver, places = solver_of(question.task), range(len(question.cohort))
+        solver, places = question.task.trains, range(len(question.cohort))
         if not isinstance(question.task, SteppedTask) or (solver and self.layers is None):
             return super().portions(question)
         if solver is None:
@@ -131,7 +130,7 @@ class Stacked(Serial):
         for c, work in wanted.items():
             key: tuple[object, ...] = (None, c)
             if isinstance(work, Descent) and self.layers is not None:
-                key = Descent, work.solver, work.client.x.shape[1:]
+                key = Descent, work.solver, work.train, work.client.x.shape[1:]
             elif isinstance(work, Forward):
                 key = Forward, work.row.data_ptr(), work.x.shape[1:]
             found.setdefault(key, []).append(c)
@@ -170,16 +169,6 @@ class Stacked(Serial):
         logits = self.layout.predict(forwards[0].row, x)
         parts = dict(zip(sets, logits.split([len(s) for s in sets.values()]), strict=True))
         return [parts[f.x.data_ptr()] for f in forwards]
-
-
-def solver_of(task: Task) -> Solver | None:
-    """The solver a task trains with; None if it only reads."""
-    if isinstance(task, Solver):
-        return task
-    if isinstance(task, Held):
-        return task.score.adapt
-    solver: Solver | None = getattr(task, "solver", None) or getattr(task, "adapt", None)
-    return solver
 
 
 def agree(layers: Sequence[Layer], layout: Layout, x: Tensor) -> int:

@@ -16,7 +16,8 @@ from typing import Any
 
 import torch
 
-from coterie.core.types import Reply, Task
+from coterie.core.sendable import Sendable
+from coterie.core.types import Reply
 from coterie.engines.serial import Question, Serial
 from coterie.engines.workers.crew import Crew
 from coterie.engines.workers.shared_memory import Shelf
@@ -81,13 +82,13 @@ class Processes(Crew[Process]):
     def __init__(self, size: int) -> None:
         super().__init__(size)
         self.inbox = Shelf()
-        self.known: dict[str, type[Task]] = {}
+        self.known: dict[str, type[Sendable]] = {}
 
     def start(self, engine: Serial) -> None:
         """See that all are there, and that they know every task there is."""
-        if self.known != Task.known:  # a task was written since, as happens in notebooks
+        if self.known != Sendable.known:  # a task was written since, as happens in notebooks
             self.close()
-            self.known = dict(Task.known)
+            self.known = dict(Sendable.known)
         super().start(engine)
 
     def hire(self, engine: Serial) -> Process:
