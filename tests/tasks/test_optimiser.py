@@ -52,14 +52,14 @@ SOLVER = Solver(lr=0.01, optimiser=Adam(), epochs=2, batch=4)
 
 
 def person(n: int, i: int) -> Client:
-    x = torch.randn(n, 5, generator=stream(0, "person", i), dtype=torch.float64)
+    x = torch.randn(n, 5, generator=stream(0, "person", i))
     y = torch.randint(3, (n,), generator=stream(0, "label", i))
     return Client(x, y, x[:2], y[:2], name=str(i))
 
 
 def layout() -> Layout:
     torch.manual_seed(0)
-    return Layout(nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 3)).double())
+    return Layout(nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 3)))
 
 
 def test_another_optimiser_trains_as_a_plain_loop_with_it_does() -> None:
@@ -71,7 +71,7 @@ def test_another_optimiser_trains_as_a_plain_loop_with_it_does() -> None:
         nn.functional.cross_entropy(net(one.x[i]), one.y[i]).backward()  # type: ignore[no-untyped-call]
         adam.step()
     row, _ = Descent(SOLVER, one, shape.initial, stream(1)).run_single(shape)
-    torch.testing.assert_close(row, shape.row(net), rtol=1e-9, atol=1e-10)
+    torch.testing.assert_close(row, shape.row(net), rtol=1e-4, atol=1e-5)
 
 
 def test_another_optimiser_is_stacked_though_clients_take_unequal_numbers_of_steps() -> None:
@@ -81,7 +81,7 @@ def test_another_optimiser_is_stacked_though_clients_take_unequal_numbers_of_ste
         engines.build(name, people, layout(), 0, 1).at(0).ask(start.placed, Train(SOLVER), start)
         for name in ("serial", "stacked")
     )
-    torch.testing.assert_close(a.values, b.values, rtol=1e-9, atol=1e-10)
+    torch.testing.assert_close(a.values, b.values, rtol=1e-4, atol=1e-5)
 
 
 def test_another_optimiser_crosses_a_wire_inside_its_task() -> None:
