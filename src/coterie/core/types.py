@@ -55,6 +55,15 @@ class State:
         """A model of its own for each client, all alike at first."""
         return cls(row.repeat(n, 1), torch.arange(n))
 
+    @classmethod
+    def nobody(cls, models: Tensor, n: int) -> State:
+        """Models that nobody holds yet: one row (P,), or several (k, P).
+
+        >>> State.nobody(torch.zeros(3), n=2).assign.tolist()
+        [-1, -1]
+        """
+        return cls(torch.atleast_2d(models), torch.full((n,), -1))
+
     @property
     def k(self) -> int:
         """How many models there are."""
@@ -86,6 +95,10 @@ class State:
         """The same state with these clients moved to these models."""
         return replace(self, assign=self.assign.index_copy(0, clients, labels))
 
+    def give_unplaced(self, model: int = 0) -> State:
+        """The same state in which everybody who held none holds this model."""
+        return self.reassign(self.unplaced, torch.full_like(self.unplaced, model))
+
     def regroup(self, clients: Tensor, labels: Tensor, models: Tensor) -> State:
         """A new population: these clients get these labels, everybody else is unplaced."""
         nobody = replace(self, models=models, assign=torch.full_like(self.assign, -1))
@@ -103,7 +116,10 @@ class Reply:
 
 @dataclass(frozen=True)
 class Replies:
-    """What came back: row j is from client `clients[j]`. Those who failed are simply absent."""
+    """What came back: row j is from client `clients[j]`. Those who failed are simply absent.
+
+    Its length is the number of those who answered, so that it is false where nobody did.
+    """
 
     clients: Tensor  # (m,) strictly increasing
     values: Tensor  # (m, ...)
@@ -116,6 +132,9 @@ class Replies:
             raise ValueError(f"replies of unequal lengths {sorted(lengths)}")
         if (self.clients.diff() <= 0).any():
             raise ValueError("replies must be in increasing client order, each client once")
+
+    def __len__(self) -> int:
+        return len(self.clients)
 
     def spread(self, n: int, fill: float = 0.0) -> Tensor:
         """(n, ...) with each reply at its client's index and `fill` where nobody answered."""
