@@ -47,8 +47,7 @@ class ByLabels:
         labels = ct.grouping.cut(ct.distance.cosine_distance(shares), self.threshold)
         k = int(labels.max()) + 1
         means = torch.stack([shares[labels == c].mean(0) for c in range(k)])
-        models = fed.layout.initial.repeat(k, 1)
-        return state.regroup(counts.clients, labels, models).hold(means=means)
+        return state.regroup(counts.clients, labels, fed.layout.initial).hold(means=means)
 
 
 def main(rounds: int = 10) -> None:

@@ -100,7 +100,12 @@ class State:
         return self.reassign(self.unplaced, torch.full_like(self.unplaced, model))
 
     def regroup(self, clients: Tensor, labels: Tensor, models: Tensor) -> State:
-        """A new population: these clients get these labels, everybody else is unplaced."""
+        """A new population: these clients get these labels, everybody else is unplaced.
+
+        `models` has a row for each label, (k, P), or is the row that all of them start from, (P,).
+        """
+        if models.ndim == 1:
+            models = models.repeat(int(labels.max()) + 1, 1)
         nobody = replace(self, models=models, assign=torch.full_like(self.assign, -1))
         return nobody.reassign(clients, labels)
 

@@ -86,7 +86,7 @@ class CFL:
         new = state.unplaced
         if not len(new):
             return state
-        state = state.reassign(new, torch.zeros_like(new))
+        state = state.give_unplaced(0)
         m = state.memory
         for s, (c, k) in enumerate(m["splits"].tolist() if "splits" in m else ()):
             here = new[state.assign[new] == c]
@@ -94,7 +94,7 @@ class CFL:
                 continue
             w = fed.ask(here, Train(self.solver), State.shared(m["parents"][s], len(fed.clients)))
             state = state.reassign(here, torch.full_like(here, -1))  # who does not answer waits
-            if len(w.clients):
+            if w:
                 dw = (w.values - m["parents"][s])[:, fed.layout.columns("params")]
                 side = closest(-cosine_similarity(dw[:, None], m["sides"][s][None], dim=2))
                 state = state.reassign(w.clients, torch.where(side == 1, k, c))

@@ -98,7 +98,7 @@ class CReFF(FedAvg):
         head = fed.layout.columns("head")
         task = TrainAndGradients(self.solver, fed.classes)
         w = fed.ask(fed.sample(self.fraction), task, state, head=state.memory["head"][None])
-        if not len(w.clients):
+        if not w:
             return state
         phi = classifier(state.models[0], fed.layout, fed.classes)
         G = mean_of_owners(w.extra["gradients"])  # (C, C, width)

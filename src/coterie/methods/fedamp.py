@@ -73,7 +73,7 @@ class FedAMP:
         mean = mix(uniform(state.k), state.models)  # (1, P)
         lodged = State.shared(mean[0], len(fed.clients))
         w = fed.ask(new, Train(self.solver, continues=True), lodged, start=mean)
-        rows = torch.arange(state.k, state.k + len(w.clients))
+        rows = torch.arange(state.k, state.k + len(w))
         return state.hold(stacked(state.models, w.values)).reassign(w.clients, rows)
 
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import torch
-
 from coterie.core.bounds import Count, NonNegative, Share, dataclass
 from coterie.core.types import Federation, State, Task
 from coterie.tasks.score import Score
@@ -48,7 +46,7 @@ class FedAvg:
 
     def place(self, state: State, fed: Federation) -> State:
         """A newcomer takes the one model there is."""
-        return state.reassign(state.unplaced, torch.zeros_like(state.unplaced))
+        return state.give_unplaced(0)
 
 
 @dataclass(frozen=True)

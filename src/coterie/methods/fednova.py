@@ -28,7 +28,7 @@ class FedNova(FedAvg):
         state = self.place(state, fed)
         task = Train(self.solver, report=("steps",))
         w = fed.ask(fed.sample(self.fraction), task, state)
-        if not len(w.clients):
+        if not w:
             return state
         rho = sgd(self.solver.optimiser, "FedNova").momentum
         a = step_norm(w.extra["steps"], rho)  # (m,) |a_i|_1

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import torch
-
 from coterie.core.bounds import Share, dataclass
 from coterie.core.types import Federation, State
 from coterie.tasks.score import Score
@@ -35,4 +33,4 @@ class Local:
 
     def place(self, state: State, fed: Federation) -> State:
         """A newcomer starts from the initial model, like everybody."""
-        return state.reassign(state.unplaced, torch.zeros_like(state.unplaced))
+        return state.give_unplaced(0)

@@ -115,15 +115,15 @@ class SCAFFOLD:
             missed=missed.index_fill(0, cohort, True).index_fill(0, y.clients, False),
             answers=answers.index_add(0, y.clients, torch.ones_like(y.clients)),
         )
-        if not len(y.clients):
+        if not y:
             return state
-        mean = uniform(len(y.clients))
+        mean = uniform(len(y))
         state = advance(state, y, mean, fed.layout, mean=mean, rate=self.server_lr)
         return state.hold(control=control(c, y.extra["change"], len(fed.clients)))
 
     def place(self, state: State, fed: Federation) -> State:
         """A newcomer takes the model; its variate is zero, so the mean of all becomes smaller."""
-        state = state.reassign(state.unplaced, torch.zeros_like(state.unplaced))
+        state = state.give_unplaced(0)
         c, answers, missed = (state.memory[name] for name in ("control", "answers", "missed"))
         more = len(fed.clients) - len(answers)
         if not more:

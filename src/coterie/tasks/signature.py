@@ -183,10 +183,3 @@ def sample_losses(models: Tensor, client: Client) -> Stepwise[Tensor]:
         said = yield from logits(row, client.x)
         each.append(cross_entropy(said, client.y, reduction="none"))
     return torch.stack(each, 1).nan_to_num(nan=1e20, posinf=1e20)
-
-
-def spread(D: Tensor, clients: Tensor, n: int) -> Tensor:
-    """(n, n): the distances of those who answered, NaN for whoever did not."""
-    full = D.new_full((n, n), float("nan"))
-    full[clients[:, None], clients] = D
-    return full

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, repeat
+from math import ceil
 
 import torch
 from torch import Tensor
@@ -132,6 +133,16 @@ class Solver(Sendable):
         if net.mask is not None:
             g.mul_(net.mask)  # what does not learn must not decay or be pulled either
         self.optimiser.step(w, g, state, self.lr, exact=net.exact)
+
+
+def equal_steps(solver: Solver, epochs: int, sizes: Tensor) -> Solver:
+    """As many steps for everybody as the median client makes in these epochs.
+
+    With equal epochs, clients of unequal sizes differ by how long they trained before they differ
+    by what they hold.
+    """
+    batch = solver.batch or int(sizes.max())
+    return dataclasses.replace(solver, steps=epochs * ceil(float(sizes.median()) / batch))
 
 
 @dataclasses.dataclass(frozen=True)
