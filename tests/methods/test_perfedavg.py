@@ -64,7 +64,7 @@ def test_hessian_free_keeps_the_terms_of_the_solver() -> None:
     layout, who = federation().layout, client(3, 8)
     plain, heavy = (
         HessianFree(replace(SOLVER, **terms))(who, layout.initial, {}, layout, stream(0, "t")).value
-        for terms in ({}, {"weight_decay": 0.1})
+        for terms in ({}, {"optimiser": SGD(momentum=0.5, weight_decay=0.1)})
     )
     assert heavy.norm() < plain.norm()
 
