@@ -136,7 +136,7 @@ class Solver(Sendable):
 
 
 def equal_steps(solver: Solver, epochs: int, sizes: Tensor) -> Solver:
-    """As many steps for everybody as the median client makes in these epochs.
+    """The solver with as many steps for everybody as the median client makes in these epochs.
 
     With equal epochs, clients of unequal sizes differ by how long they trained before they differ
     by what they hold.
