@@ -30,8 +30,13 @@ def main() -> None:
     layout = ct.Layout(workload.network())
     given = [workload.client(i) for i in range(workload.clients)]
     population = ct.Population.of([(*c, *c) for c in given], CLASSES)
-    how = {"lr": workload.lr, "momentum": workload.momentum, "batch": workload.batch}
-    method = ct.FedAvg(ct.Solver(epochs=workload.epochs, **how))
+    solver = ct.Solver(
+        lr=workload.lr,
+        optimiser=ct.SGD(momentum=workload.momentum),
+        batch=workload.batch,
+        epochs=workload.epochs,
+    )
+    method = ct.FedAvg(solver)
     chosen = engines.settle("auto", 0, population, layout, method)
     fed = engines.build(chosen.name, population, layout, SEED, chosen.workers)
     state = next(ct.run(method, fed, 0))

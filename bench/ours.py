@@ -23,7 +23,7 @@ class Ours:
         )
         solver = ct.Solver(
             lr=workload.lr,
-            momentum=workload.momentum,
+            optimiser=ct.SGD(momentum=workload.momentum),
             batch=workload.batch,
             epochs=workload.epochs,
         )

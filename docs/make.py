@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from types import FunctionType, ModuleType
 from typing import Any
 
 from coterie.config import hyperparameters, toml
@@ -202,26 +203,51 @@ def api() -> str:
     text = ""
     for title, names in public(coterie).items():
         text += f"## {title}\n\n```{{eval-rst}}\n"
-        for name in names:
-            kind = "class" if isinstance(getattr(coterie, name), type) else "function"
-            text += f".. auto{kind}:: coterie.{name}\n"
+        text += "".join(autodoc(getattr(coterie, name), name) for name in names)
         text += "```\n\n"
     return text
 
 
+ALIASED = {  # public names that are no classes of their own, so that they have no docstring
+    "dataclass": "The decorator of hyper-parameters: what does not fit its type is refused.",
+    "AnswerForm": "A mapping from ``value`` and ``extra.<name>`` to a dtype's name and a shape.",
+    "Stepwise": "What ``SteppedTask.stepwise`` is: a generator of steps that returns this.",
+}
+
+
+def autodoc(value: object, name: str) -> str:
+    """How Sphinx shows a public name; a module is shown with all that is in it."""
+    match value:
+        case type():
+            return f".. autoclass:: coterie.{name}\n"
+        case ModuleType():
+            return f".. automodule:: {value.__name__}\n   :members:\n   :imported-members:\n"
+        case FunctionType():
+            return f".. autofunction:: coterie.{name}\n"
+    about = ALIASED[name] if name in ALIASED else describe(value)
+    return f".. py:data:: coterie.{name}\n\n   {about}\n\n"
+
+
+ROOMS = {  # where a public name is at home, and under which heading it stands
+    "coterie.tasks": "Tasks, and what they are made of",
+    "coterie.words": "Words",
+    "coterie.core.bounds": "Types of hyper-parameters",
+    "coterie.core.errors": "Errors",
+    "coterie.data.kinds": "Partitions",
+    "coterie.methods": "Methods",
+}
+
+
 def public(package: Any) -> dict[str, list[str]]:
     """The public names under what they are."""
-    methods = [m.cls for m in METHODS.values()]
-    found = [n for n in package.__all__ if not n.startswith("_") and n not in methods]
-    verbs = [n for n in found if not isinstance(getattr(package, n), type)]
-    parts = [k.__name__ for k in kinds.KINDS.values()]
-    rest = [n for n in found if n not in verbs and n not in parts]
-    return {
-        "What you call": verbs,
-        "What you hold": rest,
-        "Partitions": [n for n in found if n in parts],
-        "Methods": list(dict.fromkeys(methods)),
-    }
+    found: dict[str, list[str]] = {"What you call": [], "What you hold": []}
+    found |= {title: [] for title in ROOMS.values()}
+    for name, home in package._HOME.items():
+        verb = isinstance(getattr(package, name), FunctionType)
+        kind = "What you call" if verb else "What you hold"
+        titles = [title for room, title in ROOMS.items() if home.startswith(room)]
+        found[titles[0] if titles else kind].append(name)
+    return found
 
 
 MAKERS: dict[str, Any] = {

@@ -9,20 +9,15 @@ from __future__ import annotations
 import torch
 
 import coterie as ct
-from coterie.core.bounds import Positive, Share, dataclass
-from coterie.tasks.signature import Histogram
-from coterie.words.distance import cosine_distance
-from coterie.words.grouping import cut
-from coterie.words.merge import merge
 
 
-@dataclass(frozen=True)
+@ct.dataclass(frozen=True)
 class ByLabels:
     """Clients whose class counts point the same way share a model."""
 
     solver: ct.Solver = ct.Solver()
-    fraction: Share = 1.0  # of clients drawn in a round
-    threshold: Positive = 0.3  # merge while the cosine distance is at most this
+    fraction: ct.Share = 1.0  # of clients drawn in a round
+    threshold: ct.Positive = 0.3  # merge while the cosine distance is at most this
 
     @property
     def score(self) -> ct.Score:
@@ -31,30 +26,28 @@ class ByLabels:
 
     def init(self, fed: ct.Federation) -> ct.State:
         """Nobody holds a model before everybody was asked."""
-        nobody = ct.State(fed.layout.initial[None], torch.full_like(fed.clients, -1))
-        return self.place(nobody, fed)
+        return self.place(ct.State.nobody(fed.layout.initial, len(fed.clients)), fed)
 
     def round(self, state: ct.State, fed: ct.Federation) -> ct.State:
         """Draw, train, average inside each cluster."""
         state = self.place(state, fed)
         cohort = fed.sample(self.fraction, among=state.placed)
-        return merge(state, fed.ask(cohort, self.solver, state))
+        return ct.merge(state, fed.ask(cohort, ct.Train(self.solver), state))
 
     def place(self, state: ct.State, fed: ct.Federation) -> ct.State:
         """Cluster the first time; later, a newcomer joins the nearest mean of counts."""
         if not len(state.unplaced):
             return state
-        counts = fed.ask(state.unplaced, Histogram(classes=fed.classes), state)
-        if not len(counts.clients):
+        counts = fed.ask(state.unplaced, ct.Histogram(classes=fed.classes), state)
+        if not counts:
             return state
         shares = torch.nn.functional.normalize(counts.values, dim=1)
         if "means" in state.memory:
             return state.reassign(counts.clients, (shares @ state.memory["means"].T).argmax(1))
-        labels = cut(cosine_distance(shares), self.threshold)
+        labels = ct.grouping.cut(ct.distance.cosine_distance(shares), self.threshold)
         k = int(labels.max()) + 1
         means = torch.stack([shares[labels == c].mean(0) for c in range(k)])
-        models = fed.layout.initial.repeat(k, 1)
-        return state.regroup(counts.clients, labels, models).hold(means=means)
+        return state.regroup(counts.clients, labels, fed.layout.initial).hold(means=means)
 
 
 def main(rounds: int = 10) -> None:

@@ -20,7 +20,8 @@ from coterie.core.client import Client
 from coterie.core.layout import Layout
 from coterie.methods.scaffold import variate
 from coterie.runs import metrics
-from coterie.tasks.solver import Descent, Solver, momentum_step, pull
+from coterie.tasks.optimiser import SGD
+from coterie.tasks.solver import Descent, Solver, pull
 from coterie.words import affinity, distance, grouping, mixing, voting
 
 FILE = Path(__file__).with_name("golden.json")
@@ -134,13 +135,13 @@ class Given:
 def stepped(w: Any, g: Any, solver: Solver, anchor: Any = None, shift: Any = None) -> Tensor:
     """Where one step of the local solver leads."""
     net: Any = Given(w, g)
-    solver.step(net, torch.zeros_like(net.w), t(w if anchor is None else anchor), (), shift=shift)  # type: ignore[arg-type]
+    solver.step(net, {}, t(w if anchor is None else anchor), (), shift=shift)  # type: ignore[arg-type]
     return net.w  # type: ignore[no-any-return]
 
 
-def momentum(w: Any, g: Any, buf: Any, **rates: float) -> dict[str, Tensor]:
+def momentum(w: Any, g: Any, buf: Any, lr: float, momentum: float) -> dict[str, Tensor]:
     new, v = t(w), t(buf)
-    momentum_step(new, t(g), v, **rates)
+    SGD(momentum=momentum).step(new, t(g), {"v": v}, lr)
     return {"w": new, "buf": v}
 
 
@@ -176,10 +177,10 @@ def maml(
 ) -> dict[str, Tensor]:
     layout = logistic(W, b)
     net = layout.flat(layout.initial)
-    solver = Solver(lr=eps_lr, momentum=momentum, meta=eta)
-    v = torch.zeros_like(net.grad)
+    solver = Solver(lr=eps_lr, optimiser=SGD(momentum=momentum), meta=eta)
+    state = solver.optimiser.init(net.grad)
     for (X, y), (X_outer, y_outer) in batches:
-        solver.step(net, v, layout.initial, (t(X_outer), i(y_outer)), (t(X), i(y)))
+        solver.step(net, state, layout.initial, (t(X_outer), i(y_outer)), (t(X), i(y)))
     return shaped(net.w, layout, "W", "b")
 
 

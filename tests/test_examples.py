@@ -57,6 +57,23 @@ def test_the_example_method_places_newcomers_where_their_labels_are() -> None:
     assert method.place(gone, fed).assign.tolist() == state.assign.tolist()
 
 
+@pytest.mark.parametrize("name", ["GainAvg", "FedAdam"])
+def test_an_example_task_gives_the_same_on_every_engine(name: str) -> None:
+    clients = ct.partition("digits", "iid", clients=3)
+    method = getattr(example("own_task"), name)()
+    ends = [
+        ct.fit(method, clients, "mclr", rounds=1, engine=engine, workers=1).state.models
+        for engine in ("serial", "stacked")
+    ]
+    torch.testing.assert_close(*ends, rtol=1e-4, atol=1e-5)
+
+
+def test_an_example_task_that_names_its_steps_is_stacked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(ct.Descent, "run_single")  # nobody trains by itself
+    clients = ct.partition("digits", "iid", clients=3)
+    ct.fit(example("own_task").GainAvg(), clients, "mclr", rounds=1, engine="stacked", workers=1)
+
+
 def test_the_example_clients_come_in_two_groups() -> None:
     people = example("own_data").places()
     assert people.group is not None

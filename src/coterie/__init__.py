@@ -11,48 +11,148 @@ Names are loaded when they are first used, so that importing coterie costs nothi
 
 from __future__ import annotations
 
+import ast
 from importlib import import_module
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from coterie.core.version import __version__
-from coterie.methods import METHODS
 
-_MODULES = {
-    "coterie.data.load": ["load"],
-    "coterie.data.dataset": ["Data"],
-    "coterie.data.population": ["Population", "partition"],
-    "coterie.data.kinds": [
-        *("IID", "Dirichlet", "LabelSkew", "Shards", "Classes", "QuantityDirichlet"),
-        *("LabelGroups", "LabelSets", "ClusteredDirichlet", "Natural"),
-        *("Rotation", "Permutation", "Quantity", "Drift"),
-    ],
-    "coterie.core.client": ["Client"],
-    "coterie.core.layout": ["Layout"],
-    "coterie.core.types": ["Federation", "Method", "Replies", "Reply", "State", "Task"],
-    "coterie.tasks.solver": ["Solver"],
-    "coterie.tasks.score": ["Score"],
-    "coterie.core.loop": ["evaluate", "run"],
-    "coterie.studies.fit": ["fit"],
-    "coterie.studies.result": ["Result"],
-    "coterie.studies.placement": ["Placement"],
-    "coterie.studies.inspection": ["Inspection", "inspect"],
-    "coterie.studies.experiment": ["open_run", "resume"],
-    "coterie.runs.comparison": ["Comparison"],
-    "coterie.studies.comparison.running": ["compare"],
-    "coterie.runs.newcomers": ["Joined"],
-    "coterie.studies.newcomers": ["join"],
-    "coterie.trackers": ["track"],
-}
-_HOME = {name: module for module, names in _MODULES.items() for name in names}
-_HOME |= {e.cls: f"coterie.methods.{e.path.split(':')[0]}" for e in METHODS.values()}
+if TYPE_CHECKING:  # every public name, once: for type checkers, and below for whoever uses it
+    from coterie.core.bounds import Count as Count
+    from coterie.core.bounds import Decay as Decay
+    from coterie.core.bounds import NonNegative as NonNegative
+    from coterie.core.bounds import Part as Part
+    from coterie.core.bounds import Positive as Positive
+    from coterie.core.bounds import Share as Share
+    from coterie.core.bounds import Whole as Whole
+    from coterie.core.bounds import dataclass as dataclass
+    from coterie.core.client import Client as Client
+    from coterie.core.errors import AccessError as AccessError
+    from coterie.core.errors import CheckpointError as CheckpointError
+    from coterie.core.errors import ClientError as ClientError
+    from coterie.core.errors import ConfigError as ConfigError
+    from coterie.core.errors import CoterieError as CoterieError
+    from coterie.core.errors import DataError as DataError
+    from coterie.core.errors import DivergedError as DivergedError
+    from coterie.core.errors import QuorumError as QuorumError
+    from coterie.core.errors import StorageError as StorageError
+    from coterie.core.layout import Layout as Layout
+    from coterie.core.loop import evaluate as evaluate
+    from coterie.core.loop import run as run
+    from coterie.core.rng import stream as stream
+    from coterie.core.sendable import Sendable as Sendable
+    from coterie.core.types import AnswerForm as AnswerForm
+    from coterie.core.types import Evaluation as Evaluation
+    from coterie.core.types import Federation as Federation
+    from coterie.core.types import Method as Method
+    from coterie.core.types import Replies as Replies
+    from coterie.core.types import Reply as Reply
+    from coterie.core.types import State as State
+    from coterie.core.types import Task as Task
+    from coterie.data.dataset import Data as Data
+    from coterie.data.kinds import IID as IID
+    from coterie.data.kinds import Classes as Classes
+    from coterie.data.kinds import ClusteredDirichlet as ClusteredDirichlet
+    from coterie.data.kinds import Dirichlet as Dirichlet
+    from coterie.data.kinds import Drift as Drift
+    from coterie.data.kinds import LabelGroups as LabelGroups
+    from coterie.data.kinds import LabelSets as LabelSets
+    from coterie.data.kinds import LabelSkew as LabelSkew
+    from coterie.data.kinds import Natural as Natural
+    from coterie.data.kinds import Permutation as Permutation
+    from coterie.data.kinds import Quantity as Quantity
+    from coterie.data.kinds import QuantityDirichlet as QuantityDirichlet
+    from coterie.data.kinds import Rotation as Rotation
+    from coterie.data.kinds import Shards as Shards
+    from coterie.data.load import load as load
+    from coterie.data.population import Population as Population
+    from coterie.data.population import partition as partition
+    from coterie.methods.autocfl import AutoCFL as AutoCFL
+    from coterie.methods.cfl import CFL as CFL
+    from coterie.methods.cflgt import CFLGT as CFLGT
+    from coterie.methods.creff import CReFF as CReFF
+    from coterie.methods.dapfl import DAPFL as DAPFL
+    from coterie.methods.ditto import Ditto as Ditto
+    from coterie.methods.fedamp import FedAMP as FedAMP
+    from coterie.methods.fedamp import HeurFedAMP as HeurFedAMP
+    from coterie.methods.fedavg import FedAvg as FedAvg
+    from coterie.methods.fedavg import FedAvgFT as FedAvgFT
+    from coterie.methods.fedavg import FedProx as FedProx
+    from coterie.methods.fedclust import FedClust as FedClust
+    from coterie.methods.feddsmic import FedDS as FedDS
+    from coterie.methods.feddsmic import FedDSMIC as FedDSMIC
+    from coterie.methods.fednova import FedNova as FedNova
+    from coterie.methods.fedpfa import FedPFA as FedPFA
+    from coterie.methods.fedsem import FedSEM as FedSEM
+    from coterie.methods.fedsoft import FedSoft as FedSoft
+    from coterie.methods.flhc import FLHC as FLHC
+    from coterie.methods.ifca import IFCA as IFCA
+    from coterie.methods.kin import Kin as Kin
+    from coterie.methods.local import Local as Local
+    from coterie.methods.pacfl import PACFL as PACFL
+    from coterie.methods.partial import FedRep as FedRep
+    from coterie.methods.partial import LGFedAvg as LGFedAvg
+    from coterie.methods.perfedavg import PerFedAvg as PerFedAvg
+    from coterie.methods.scaffold import SCAFFOLD as SCAFFOLD
+    from coterie.runs.comparison import Comparison as Comparison
+    from coterie.runs.newcomers import Joined as Joined
+    from coterie.studies.comparison.running import compare as compare
+    from coterie.studies.experiment import open_run as open_run
+    from coterie.studies.experiment import resume as resume
+    from coterie.studies.fit import fit as fit
+    from coterie.studies.inspection import Inspection as Inspection
+    from coterie.studies.inspection import inspect as inspect
+    from coterie.studies.newcomers import join as join
+    from coterie.studies.placement import Placement as Placement
+    from coterie.studies.result import Result as Result
+    from coterie.tasks.optimiser import SGD as SGD
+    from coterie.tasks.optimiser import Optimiser as Optimiser
+    from coterie.tasks.score import Score as Score
+    from coterie.tasks.signature import Basis as Basis
+    from coterie.tasks.signature import Histogram as Histogram
+    from coterie.tasks.signature import Importance as Importance
+    from coterie.tasks.signature import Losses as Losses
+    from coterie.tasks.signature import Sparsity as Sparsity
+    from coterie.tasks.signature import Trajectory as Trajectory
+    from coterie.tasks.solver import Descent as Descent
+    from coterie.tasks.solver import Solver as Solver
+    from coterie.tasks.steps import Forward as Forward
+    from coterie.tasks.steps import SteppedTask as SteppedTask
+    from coterie.tasks.steps import Stepwise as Stepwise
+    from coterie.tasks.train import Train as Train
+    from coterie.tasks.variants import Choose as Choose
+    from coterie.tasks.variants import Pulled as Pulled
+    from coterie.trackers import track as track
+    from coterie.words import affinity as affinity
+    from coterie.words import distance as distance
+    from coterie.words import grouping as grouping
+    from coterie.words import mixing as mixing
+    from coterie.words import voting as voting
+    from coterie.words.merge import merge as merge
+    from coterie.words.mixing import mix as mix
+
+
+def _homes() -> dict[str, str]:
+    """The module each public name comes from, as the block above says it."""
+    body = ast.parse(Path(__file__).read_text(encoding="utf-8")).body
+    block = next(node for node in body if isinstance(node, ast.If))
+    lines = [node for node in block.body if isinstance(node, ast.ImportFrom)]
+    return {alias.name: str(line.module) for line in lines for alias in line.names}
+
+
+_HOME = _homes()
 
 __all__ = ["__version__", *_HOME]
 
+if not TYPE_CHECKING:  # a type checker shall tell of a name that is not there
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'coterie' has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+    def __getattr__(name: str) -> Any:
+        if name not in _HOME:
+            raise AttributeError(f"module 'coterie' has no attribute {name!r}")
+        home = import_module(_HOME[name])
+        # The words are modules: a submodule is no attribute of its package before it is imported.
+        return getattr(home, name, None) or import_module(f"{home.__name__}.{name}")
 
 
 def __dir__() -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -147,11 +148,11 @@ def test_natural_owners_are_all_of_them_unless_a_number_is_given() -> None:
 
 
 def test_the_solver_is_what_train_says() -> None:
-    from coterie.tasks.solver import Solver
+    from coterie.studies import experiment
 
-    train = loads("[train]\nlr = 0.25\nlocal_epochs = 3\nbatch_size = 9").train
-    solver = Solver(**train.solver)
-    assert {key: getattr(solver, name) for key, name in SOLVER.items()} == {
+    config = loads("[train]\nlr = 0.25\nlocal_epochs = 3\nbatch_size = 9\nmomentum = 0.5")
+    train, solver = config.train, experiment.method(config).solver  # type: ignore[attr-defined]
+    assert {key: attrgetter(name)(solver) for key, name in SOLVER.items()} == {
         key: getattr(train, key) for key in SOLVER
     }
 

@@ -16,6 +16,7 @@ from coterie.engines.front import Front
 from coterie.methods.fedavg import FedAvg, FedProx
 from coterie.tasks.score import Score
 from coterie.tasks.solver import Solver
+from coterie.tasks.train import Train
 from tests.tiny import CLASSES, client, federation, network, same
 
 SOLVER = Solver(lr=0.1, batch=8)
@@ -34,16 +35,16 @@ def test_fedprox_without_pull_is_fedavg_to_the_bit() -> None:
 
 def test_fedavg_of_one_client_is_that_client() -> None:
     fed = Front([client(3, 8)], Layout(network()), classes=CLASSES, seed=7)
-    alone = fed.at(0).ask(fed.clients, SOLVER, everybody(fed)).values[0]
+    alone = fed.at(0).ask(fed.clients, Train(SOLVER), everybody(fed)).values[0]
     assert torch.equal(list(run(FedAvg(SOLVER), fed, 1))[-1].models[0], alone)
 
 
 def test_two_asks_in_a_round_draw_differently_and_views_start_anew() -> None:
     fed = federation()
     view, again = fed.at(0), fed.at(0)
-    first, second = (view.ask(fed.clients, SOLVER, everybody(fed)).values for _ in range(2))
+    first, second = (view.ask(fed.clients, Train(SOLVER), everybody(fed)).values for _ in range(2))
     assert not torch.equal(first, second)
-    assert torch.equal(first, again.ask(fed.clients, SOLVER, everybody(fed)).values)
+    assert torch.equal(first, again.ask(fed.clients, Train(SOLVER), everybody(fed)).values)
 
 
 def test_cohorts_are_drawn_by_seed_and_round_alone() -> None:
@@ -63,7 +64,7 @@ def test_at_least_one_client_is_drawn_and_nobody_among_nobody() -> None:
 def test_bytes_are_what_crossed() -> None:
     fed = federation()
     anchor = torch.zeros(1, fed.layout.size)
-    task = replace(SOLVER, upload="head", report=("loss",))
+    task = Train(SOLVER, upload="head", report=("loss",))
     fed.at(0).ask(fed.clients[:3], task, everybody(fed), anchor=anchor)
     entry = fed.ledger[-1]
     head = len(fed.layout.initial[fed.layout.columns("head")])
@@ -89,7 +90,7 @@ def test_a_client_without_a_model_is_named() -> None:
     fed = federation()
     state = State(fed.layout.initial[None], torch.tensor([0, 0, 0, 0, 0, 0, -1, 0]))
     with pytest.raises(ValueError, match="client 6 holds no model yet; place it"):
-        fed.at(0).ask(fed.clients, SOLVER, state)
+        fed.at(0).ask(fed.clients, Train(SOLVER), state)
 
 
 def poisoned(fed: Front, ids: list[int]) -> Front:

@@ -38,6 +38,7 @@ from coterie.models.factory import build
 from coterie.runs import checkpoint
 from coterie.tasks.signature import Histogram
 from coterie.tasks.solver import Solver
+from coterie.tasks.train import Train
 from tests.engines.test_engine import Count, Stumble, everybody, poisoned
 from tests.tiny import federation, pooled, same
 
@@ -123,7 +124,7 @@ def test_a_run_resumes_in_a_pool_to_the_same_bits(tmp_path: Path) -> None:
 
 def test_nobody_is_asked_without_a_worker() -> None:
     pool = pooled(federation(), 2)
-    replies = pool.at(0).ask(pool.clients[:0], SOLVER, everybody(pool))
+    replies = pool.at(0).ask(pool.clients[:0], Train(SOLVER), everybody(pool))
     assert replies.values.shape == (0, pool.layout.size)
     assert not pool.backend.workers
 
@@ -200,7 +201,7 @@ def test_what_a_worker_does_while_it_is_an_engine_of_another_kind() -> None:
             return [Reply(torch.tensor([float(sum(places))])) for _ in places]
 
     with pooled(federation(kind=partial(Front, backend=Pairs())), 2) as pool:
-        values = pool.at(0).ask(pool.clients, SOLVER, everybody(pool)).values
+        values = pool.at(0).ask(pool.clients, Train(SOLVER), everybody(pool)).values
     assert values.flatten().tolist() == [1, 1, 5, 5, 9, 9, 13, 13]
 
 
@@ -321,7 +322,7 @@ def test_a_client_that_no_worker_survives_is_named(tmp_path: Path) -> None:
         assert len(list(tmp_path.iterdir())) == 3
         assert error.value.code == "U002"
         assert "round 3, Die; the last one: killed by SIGKILL" in error.value.where
-        pool.at(0).ask(pool.clients, SOLVER, everybody(pool))  # the others go on
+        pool.at(0).ask(pool.clients, Train(SOLVER), everybody(pool))  # the others go on
 
 
 def test_workers_that_died_between_two_questions_are_replaced() -> None:
@@ -331,8 +332,10 @@ def test_workers_that_died_between_two_questions_are_replaced() -> None:
         for worker in pool.backend.workers:
             assert worker.process.pid
             os.kill(worker.process.pid, signal.SIGKILL)
-        values = pool.at(0).ask(pool.clients, SOLVER, everybody(pool)).values
-    assert torch.equal(values, alone.at(0).ask(alone.clients, SOLVER, everybody(alone)).values)
+        values = pool.at(0).ask(pool.clients, Train(SOLVER), everybody(pool)).values
+    assert torch.equal(
+        values, alone.at(0).ask(alone.clients, Train(SOLVER), everybody(alone)).values
+    )
 
 
 def test_a_users_exception_comes_with_the_client_and_the_traceback() -> None:
@@ -389,9 +392,11 @@ def test_a_question_that_is_interrupted_leaves_no_answer_for_the_next(
         with monkeypatch.context() as patch:
             patch.setattr("coterie.engines.workers.processes.wait", interrupted)
             with pytest.raises(KeyboardInterrupt):
-                pool.at(3).ask(pool.clients, SOLVER, everybody(pool))
-        values = pool.at(0).ask(pool.clients[:2], SOLVER, everybody(pool)).values
-    assert torch.equal(values, alone.at(0).ask(alone.clients[:2], SOLVER, everybody(alone)).values)
+                pool.at(3).ask(pool.clients, Train(SOLVER), everybody(pool))
+        values = pool.at(0).ask(pool.clients[:2], Train(SOLVER), everybody(pool)).values
+    assert torch.equal(
+        values, alone.at(0).ask(alone.clients[:2], Train(SOLVER), everybody(alone)).values
+    )
 
 
 def test_ctrl_c_does_not_reach_the_workers() -> None:
@@ -419,7 +424,7 @@ def test_a_task_written_after_the_workers_started_is_known_to_them(
             exec(code, vars(module))
             values = pool.at(0).ask(pool.clients, vars(module)["Late"](), everybody(pool)).values
         finally:
-            del sys.modules["written_late"], Task.known["Late"]
+            del sys.modules["written_late"], Task.known["written_late:Late"]
     assert torch.equal(values, pool.layout.initial.expand(8, -1))
 
 

@@ -27,6 +27,7 @@ from coterie.methods import find
 from coterie.methods.fedavg import FedAvg
 from coterie.models.factory import build
 from coterie.tasks.solver import Solver
+from coterie.tasks.train import Train
 from tests.engines.test_engine import Count, Stumble, everybody
 from tests.engines.test_pool import Die, Echo, gone, remembers_alike, started
 from tests.tiny import federation, pooled, same, stacked
@@ -204,7 +205,7 @@ def test_a_users_exception_comes_with_the_client_and_the_traceback(fed: Any) -> 
 @slow
 def test_nobody_is_asked_without_an_actor(actors: Any) -> None:
     fed = on_ray(federation(), 2)
-    assert len(fed.at(0).ask(fed.clients[:0], SOLVER, everybody(fed)).values) == 0
+    assert len(fed.at(0).ask(fed.clients[:0], Train(SOLVER), everybody(fed)).values) == 0
     assert not fed.backend.workers
 
 
@@ -226,6 +227,7 @@ import os, signal, sys, time
 import ray
 from coterie.engines.ray import Link
 from coterie.tasks.solver import Solver
+from coterie.tasks.train import Train
 from tests.engines.test_engine import everybody
 from coterie import engines
 from tests.engines.test_ray import Layout, build, partition
@@ -235,7 +237,7 @@ signal.signal(signal.SIGTERM, stop)
 people = partition("digits", "iid", clients=6)
 layout = Layout(build("mclr", shape=people.shape, classes=people.classes, seed=0))
 fed = engines.build("ray", people, layout, 0, 1)
-fed.at(0).ask(fed.clients, Solver(), everybody(fed))
+fed.at(0).ask(fed.clients, Train(Solver()), everybody(fed))
 assert signal.getsignal(signal.SIGTERM) is stop
 assert Link.started and "RAY_AUTH_TOKEN" not in os.environ
 address = ray.get_runtime_context().gcs_address

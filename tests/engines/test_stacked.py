@@ -23,8 +23,10 @@ from coterie.engines.stacked.chain import NotStackableError, Pool, Rectify, chai
 from coterie.engines.stacked.descent import descend
 from coterie.engines.stacked.stack import Stack
 from coterie.methods.fedavg import FedAvg
+from coterie.tasks.optimiser import SGD
 from coterie.tasks.score import Score
 from coterie.tasks.solver import Descent, Solver
+from coterie.tasks.train import Train
 from tests.tiny import stacked
 
 K = 3
@@ -102,7 +104,7 @@ def agree(
 def test_a_network_written_with_functions_trains_as_alone(bias: bool) -> None:
     agree(
         double(Lenet(bias)),
-        Solver(lr=0.1, momentum=0.5, batch=4, epochs=2),
+        Solver(lr=0.1, optimiser=SGD(momentum=0.5), batch=4, epochs=2),
         [9, 4, 11],
         (2, 10, 10),
     )
@@ -112,7 +114,10 @@ TERMS = {
     "plain": (Solver(lr=0.1, batch=4), {}),
     "all data": (Solver(lr=0.1, batch=0, epochs=3), {}),
     "steps": (Solver(lr=0.1, batch=4, steps=5), {}),
-    "decay and momentum": (Solver(lr=0.1, batch=4, momentum=0.9, weight_decay=0.1), {}),
+    "decay and momentum": (
+        Solver(lr=0.1, batch=4, optimiser=SGD(momentum=0.9, weight_decay=0.1)),
+        {},
+    ),
     "proximal": (Solver(lr=0.1, batch=4, epochs=2, prox=0.5), {}),
     "anchor": (
         Solver(lr=0.1, batch=4, prox=0.5),
@@ -123,8 +128,11 @@ TERMS = {
         Solver(lr=0.1, batch=4),
         {"shift": lambda i: torch.full((26,), 0.1 * i).double()},
     ),
-    "own epochs": (Solver(lr=0.1, batch=4, momentum=0.5), {"epochs": lambda i: i}),
-    "head alone": (Solver(lr=0.1, batch=4, train="head", weight_decay=0.1), {}),
+    "own epochs": (Solver(lr=0.1, batch=4, optimiser=SGD(momentum=0.5)), {"epochs": lambda i: i}),
+    "head alone": (
+        Solver(lr=0.1, batch=4, optimiser=SGD(weight_decay=0.1)),
+        {"train": lambda i: "head"},
+    ),
 }
 
 
@@ -179,7 +187,7 @@ def test_what_does_not_fit_the_cache_is_done_by_and_by(monkeypatch: pytest.Monke
     """The fields of one client, and the samples of one step, at a time."""
     monkeypatch.setattr(batched, "GATHERED", 1)
     monkeypatch.setattr(descent, "AHEAD", 1)
-    solver = Solver(lr=0.1, momentum=0.5, batch=4, epochs=2)
+    solver = Solver(lr=0.1, optimiser=SGD(momentum=0.5), batch=4, epochs=2)
     agree(double(Lenet()), solver, [9, 4, 11], (2, 10, 10))
 
 
@@ -273,7 +281,7 @@ def test_what_cannot_be_stacked_is_said_and_trained_as_serial_does(kind: str) ->
     truth, fed = (k(people, layout, classes=K) for k in (Front, stacked))
     assert "not stacked" in fed.notes[0]
     solver, everybody = Solver(lr=0.1, batch=3), State.shared(layout.initial, 3)
-    a, b = (f.at(0).ask(f.clients, solver, everybody) for f in (truth, fed))
+    a, b = (f.at(0).ask(f.clients, Train(solver), everybody) for f in (truth, fed))
     assert torch.equal(a.values, b.values)
 
 
@@ -297,14 +305,14 @@ def test_whose_data_does_not_fit_is_named() -> None:
     people[1].y[0] = 7  # no such class
     fed = stacked(people, layout, classes=K)
     with pytest.raises(ClientError, match="client 1"):
-        fed.at(0).ask(fed.clients, Solver(batch=3), State.shared(layout.initial, 3))
+        fed.at(0).ask(fed.clients, Train(Solver(batch=3)), State.shared(layout.initial, 3))
 
 
 def test_workers_get_even_shares_of_a_cohort() -> None:
     layout = double(nn.Sequential(nn.Linear(4, K)))
     people = [person(2 + i, (4,), i) for i in range(10)]
     fed = stacked(people, layout, classes=K, workers=2)
-    question = fed.question(fed.clients, Solver(), State.shared(layout.initial, 10), {})
+    question = fed.question(fed.clients, Train(Solver()), State.shared(layout.initial, 10), {})
     portions = fed.backend.portions(question)
     loads = [sum(2 + j for j in p) for p in portions]
     assert sorted(j for p in portions for j in p) == list(range(10))

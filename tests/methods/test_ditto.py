@@ -11,10 +11,11 @@ from coterie.engines.front import Front
 from coterie.methods.ditto import Ditto
 from coterie.methods.fedavg import FedAvg
 from coterie.methods.local import Local
+from coterie.tasks.optimiser import SGD
 from coterie.tasks.solver import Solver
 from tests.tiny import federation, same
 
-SOLVER = Solver(lr=0.1, batch=8, momentum=0.5)
+SOLVER = Solver(lr=0.1, batch=8, optimiser=SGD(momentum=0.5))
 
 
 def trained(method: Ditto | FedAvg | Local, rounds: int = 3) -> tuple[State, Front]:

@@ -10,12 +10,13 @@ from coterie.core.loop import run
 from coterie.engines.front import Front
 from coterie.methods.fedamp import FedAMP, HeurFedAMP
 from coterie.methods.local import Local
+from coterie.tasks.optimiser import SGD
 from coterie.tasks.solver import Solver
 from coterie.words.affinity import attention, attention_rate
 from coterie.words.distance import squared_l2
 from tests.tiny import federation
 
-SOLVER = Solver(lr=0.1, batch=8, momentum=0.5)
+SOLVER = Solver(lr=0.1, batch=8, optimiser=SGD(momentum=0.5))
 BOTH = pytest.mark.parametrize("cls", [FedAMP, HeurFedAMP])
 
 
@@ -83,7 +84,7 @@ def test_clients_alike_take_more_from_one_another() -> None:
 
 
 def test_the_strongest_pull_does_not_jump_over_the_cloud_model() -> None:
-    assert torch.isfinite(models(FedAMP(replace(SOLVER, momentum=0.0), lam=1e6))).all()
+    assert torch.isfinite(models(FedAMP(replace(SOLVER, optimiser=SGD()), lam=1e6))).all()
 
 
 def test_the_angle_version_keeps_as_much_of_oneself_as_it_is_told() -> None:

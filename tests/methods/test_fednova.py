@@ -11,11 +11,13 @@ from coterie.core.types import Replies, State, Task
 from coterie.engines.front import Front
 from coterie.methods.fedavg import FedAvg
 from coterie.methods.fednova import FedNova
+from coterie.tasks.optimiser import SGD
 from coterie.tasks.solver import Solver
+from coterie.tasks.train import Train
 from coterie.words.mixing import average, mix
 from tests.tiny import CLASSES, FEATURES, clients, federation
 
-SOLVER = Solver(lr=0.1, batch=8, momentum=0.5)
+SOLVER = Solver(lr=0.1, batch=8, optimiser=SGD(momentum=0.5))
 
 
 def test_with_equal_steps_it_is_fedavg_up_to_rounding() -> None:
@@ -44,7 +46,7 @@ def moved(momentum: float) -> Tensor:
     """(2,) how far the server's step goes along each client's axis."""
     fed = federation(2, kind=Straight)
     start = State.shared(fed.layout.initial, 2)
-    after = FedNova(Solver(lr=0.1, momentum=momentum)).round(start, fed).models
+    after = FedNova(Solver(lr=0.1, optimiser=SGD(momentum=momentum))).round(start, fed).models
     return (start.models - after)[0, :2]
 
 
@@ -61,7 +63,7 @@ def test_running_statistics_are_averaged_not_stepped() -> None:
     net = nn.Sequential(nn.Linear(FEATURES, 4), nn.BatchNorm1d(4), nn.Linear(4, CLASSES))
     fed = Front(clients(), Layout(net), classes=CLASSES, seed=7)
     start = State.shared(fed.layout.initial, 8)
-    w = fed.at(0).ask(fed.clients, SOLVER, start)
+    w = fed.at(0).ask(fed.clients, Train(SOLVER), start)
     expected = mix(average(w.sizes), w.values)[0, fed.layout.columns("buffers")]
     got = FedNova(SOLVER).round(start, fed.at(0)).models[0, fed.layout.columns("buffers")]
     torch.testing.assert_close(got, expected)

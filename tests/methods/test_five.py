@@ -105,7 +105,7 @@ def test_cflgt_uploads_two_numbers_per_class_for_the_clustering() -> None:
 def test_cflgt_asks_everybody_before_the_clustering_and_a_share_after_it() -> None:
     fed = federation()
     end(CFLGT(SOLVER, 0.25, pretrain=2), fed, 4)
-    trained = [len(a.clients) for a in fed.ledger if a.task == "Solver"]
+    trained = [len(a.clients) for a in fed.ledger if a.task == "Train"]
     assert trained == [8, 8, 2, 2]
 
 
@@ -259,5 +259,5 @@ def test_kin_asks_for_nothing_but_the_last_layer_once_and_weights() -> None:
     end(Kin(SOLVER), fed, 4)
     first, *rest = fed.ledger
     assert (first.up == 4 * len(fed.layout.initial[fed.layout.columns("head")])).all()
-    assert {a.task for a in rest} == {"Solver"}
+    assert {a.task for a in rest} == {"Train"}
     assert all((a.up == 4 * fed.layout.size).all() for a in rest)

@@ -12,6 +12,7 @@ from coterie.methods.autocfl import AutoCFL
 from coterie.methods.fedavg import FedAvg
 from coterie.methods.flhc import FLHC
 from coterie.tasks.solver import Solver
+from coterie.tasks.train import Train
 from tests.methods.planted import groups_of, states
 from tests.tiny import clients, federation
 
@@ -47,7 +48,7 @@ def test_planted_groups_are_found_in_the_round_after_n(how: dict[str, float]) ->
 def test_a_cluster_starts_from_its_members_average() -> None:
     fed = federation()
     before, after = states(FLHC(SOLVER, rounds_before=1, clusters=2), fed, 2)[1:]
-    w = fed.at(1).ask(fed.clients, SOLVER, before)
+    w = fed.at(1).ask(fed.clients, Train(SOLVER), before)
     mean = fed.sizes[:4] / fed.sizes[:4].sum() @ w.values[:4].double()
     torch.testing.assert_close(after.of(torch.tensor([0]))[0].double(), mean, rtol=1e-5, atol=1e-6)
 

@@ -15,6 +15,7 @@ from coterie.methods.fedavg import FedAvg
 from coterie.methods.ifca import IFCA
 from coterie.tasks.signature import Losses
 from coterie.tasks.solver import Solver
+from coterie.tasks.train import Train
 from coterie.tasks.variants import Choose
 from coterie.words.mixing import average
 from tests.methods.planted import groups_of, states
@@ -68,7 +69,7 @@ def test_a_client_trains_the_model_with_the_least_training_loss() -> None:
     f = fed.at(0).ask(fed.clients, Losses(), state)
     w = fed.at(0).ask(fed.clients, Choose(SOLVER), state)
     assert torch.equal(w.extra["choice"], f.values.argmin(1))
-    plain = fed.at(0).ask(fed.clients, SOLVER, replace(state, assign=w.extra["choice"]))
+    plain = fed.at(0).ask(fed.clients, Train(SOLVER), replace(state, assign=w.extra["choice"]))
     assert torch.equal(w.values, plain.values)
 
 
@@ -99,7 +100,7 @@ def test_a_shared_body_is_everybodys_average_and_heads_are_the_clusters() -> Non
     fed = federation()
     before, after = states(IFCA(SOLVER, clusters=2, share="body"), fed, 1)
     body, head = fed.layout.columns("~head"), fed.layout.columns("head")
-    w = fed.at(0).ask(fed.clients, SOLVER, replace(before, assign=after.assign))
+    w = fed.at(0).ask(fed.clients, Train(SOLVER), replace(before, assign=after.assign))
     torch.testing.assert_close(
         after.models[0, body], (average(w.sizes).float() @ w.values)[0, body]
     )

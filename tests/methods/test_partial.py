@@ -14,10 +14,11 @@ from coterie.engines.front import Front
 from coterie.methods.fedavg import FedAvg
 from coterie.methods.local import Local
 from coterie.methods.partial import FedRep, LGFedAvg
+from coterie.tasks.optimiser import SGD
 from coterie.tasks.solver import Descent, Solver
 from tests.tiny import CLASSES, FEATURES, clients, federation, same
 
-SOLVER = Solver(lr=0.1, batch=8, momentum=0.5)
+SOLVER = Solver(lr=0.1, batch=8, optimiser=SGD(momentum=0.5))
 
 
 def trained(method: FedAvg | Local, fed: Front, rounds: int = 3) -> State:
@@ -100,13 +101,13 @@ def test_fedrep_fits_the_head_to_the_body_it_received_and_then_the_body_to_that_
     reply = fed.at(0).ask(fed.clients[:1], method.local, method.init(fed))
     head, who = fed.layout.columns("head"), fed.population[0]
     rng = stream(fed.seed, "train", 0, 0, who.name)
-    first = replace(SOLVER, train="head", epochs=3)
-    w, _ = Descent(first, who, fed.layout.initial, rng).run_single(fed.layout)
+    first = replace(SOLVER, epochs=3)
+    w, _ = Descent(first, who, fed.layout.initial, rng, train="head").run_single(fed.layout)
     assert torch.equal(
         w[fed.layout.columns("~head")], fed.layout.initial[fed.layout.columns("~head")]
     )
     assert torch.equal(fed.memory[0]["private"], w[head])
-    w, _ = Descent(replace(SOLVER, train="~head"), who, w, rng).run_single(fed.layout)
+    w, _ = Descent(SOLVER, who, w, rng, train="~head").run_single(fed.layout)
     assert torch.equal(reply.values[0], w[fed.layout.columns("~head")])
 
 

@@ -11,7 +11,9 @@ from coterie.core.types import State
 from coterie.engines.front import Front
 from coterie.methods.fedavg import FedAvg
 from coterie.methods.scaffold import SCAFFOLD, Controlled
+from coterie.tasks.optimiser import SGD
 from coterie.tasks.solver import Solver
+from coterie.tasks.train import Train
 from tests.tiny import CLASSES, FEATURES, Flaky, client, clients, federation
 
 SOLVER = Solver(lr=0.1, batch=8)
@@ -36,7 +38,7 @@ def test_with_zero_variates_local_training_is_sgd_to_the_bit() -> None:
     fed = federation()
     zero = torch.zeros(1, fed.layout.trainable)
     controlled = fed.at(0).ask(fed.clients, Controlled(SOLVER), shared(fed), control=zero)
-    plain = fed.at(0).ask(fed.clients, SOLVER, shared(fed))
+    plain = fed.at(0).ask(fed.clients, Train(SOLVER), shared(fed))
     assert torch.equal(controlled.values, plain.values)
 
 
@@ -116,7 +118,7 @@ def test_twice_a_model_travels_each_way() -> None:
 
 
 def test_momentum_is_left_out() -> None:
-    heavy = replace(SOLVER, momentum=0.9)
+    heavy = replace(SOLVER, optimiser=SGD(momentum=0.9))
     a, b = (list(run(SCAFFOLD(s), federation(), 2))[-1] for s in (SOLVER, heavy))
     assert torch.equal(a.models, b.models)
 
@@ -144,5 +146,9 @@ def test_running_statistics_are_averaged_not_stepped() -> None:
     fed = Front(clients(), Layout(net), classes=CLASSES, seed=7)
     method = SCAFFOLD(SOLVER, fraction=1.0, server_lr=3.0)
     got = method.round(method.init(fed), fed.at(0)).models[0, fed.layout.columns("buffers")]
-    w = fed.at(0).ask(fed.clients, SOLVER, shared(fed)).values[:, fed.layout.columns("buffers")]
+    w = (
+        fed.at(0)
+        .ask(fed.clients, Train(SOLVER), shared(fed))
+        .values[:, fed.layout.columns("buffers")]
+    )
     torch.testing.assert_close(got, w.mean(0))

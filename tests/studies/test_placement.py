@@ -104,7 +104,13 @@ def test_without_epochs_nobody_adapts() -> None:
 def test_a_method_that_adapts_its_clients_adapts_newcomers_so() -> None:
     tuned = adaptation(coterie.FedAvgFT(tune="head"), 3)
     assert tuned is not None
-    assert (tuned.train, tuned.epochs, tuned.steps) == ("head", 3, 0)
+    assert (tuned.epochs, tuned.steps) == (3, 0)
+    old = Population.of(list(people())[:2], classes=10)
+    placed = fit(coterie.FedAvgFT(tune="head"), old, "mlp", rounds=1).place(newcomers()[0])
+    before, after = placed.rows[str(NEW[0])]
+    moved = (before != after).nonzero().flatten()
+    assert len(moved)
+    assert int(moved.min()) >= placed.layout.columns("head").start
 
 
 @pytest.mark.parametrize("parts", [2, 4])

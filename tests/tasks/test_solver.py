@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import chain
 
 import pytest
@@ -15,13 +15,15 @@ from torch.nn import functional as F
 from coterie.core.client import Client
 from coterie.core.layout import Layout
 from coterie.core.rng import stream
+from coterie.tasks.optimiser import SGD
 from coterie.tasks.solver import Solver, batches, passes
+from coterie.tasks.train import Train
 from tests.tiny import CLASSES, FEATURES, client, network
 
 
-def row_after(solver: Solver, net: nn.Module, who: Client, **sent: Tensor) -> Tensor:
-    layout = Layout(net)
-    return solver(who, layout.initial, sent, layout, stream(0, "test")).value
+def row_after(solver: Solver | Train, net: nn.Module, who: Client, **sent: Tensor) -> Tensor:
+    layout, task = Layout(net), solver if isinstance(solver, Train) else Train(solver)
+    return task(who, layout.initial, sent, layout, stream(0, "test")).value
 
 
 def mini_batches(n: int, size: int, rng: torch.Generator, **how: int) -> Iterator[Tensor]:
@@ -37,9 +39,8 @@ def plain_loop(
 ) -> Tensor:
     """The same training as anyone would write it: torch.optim, one tensor per parameter."""
     net = copy.deepcopy(net).train()
-    optimiser = torch.optim.SGD(
-        net.parameters(), solver.lr, solver.momentum, weight_decay=solver.weight_decay
-    )
+    assert isinstance(solver.optimiser, SGD)
+    optimiser = torch.optim.SGD(net.parameters(), solver.lr, **asdict(solver.optimiser))
     for i in mini_batches(
         len(who), solver.batch, stream(0, "test"), epochs=solver.epochs, steps=solver.steps
     ):
@@ -56,8 +57,8 @@ def plain_loop(
     "solver",
     [
         Solver(lr=0.1, batch=8),
-        Solver(lr=0.1, batch=8, momentum=0.9, epochs=3),
-        Solver(lr=0.1, batch=5, momentum=0.5, weight_decay=0.01, steps=11),
+        Solver(lr=0.1, batch=8, optimiser=SGD(momentum=0.9), epochs=3),
+        Solver(lr=0.1, batch=5, optimiser=SGD(momentum=0.5, weight_decay=0.01), steps=11),
     ],
     ids=["plain", "momentum", "weight decay and steps"],
 )
@@ -71,7 +72,7 @@ def test_the_flat_solver_gives_the_bits_of_a_plain_loop_on_a_convolution() -> No
         nn.Unflatten(1, (1, FEATURES)), nn.Conv1d(1, 4, 3), nn.ReLU(), nn.Flatten(),
         nn.Linear(4 * (FEATURES - 2), CLASSES),
     )  # fmt: skip
-    solver = Solver(lr=0.1, batch=8, momentum=0.9, epochs=2)
+    solver = Solver(lr=0.1, batch=8, optimiser=SGD(momentum=0.9), epochs=2)
     who = client(2, 8)
     assert torch.equal(row_after(solver, net, who), plain_loop(solver, net, who))
 
@@ -107,8 +108,11 @@ def test_columns_that_do_not_learn_keep_their_bits(train: str) -> None:
     layout = Layout(network())
     still = torch.ones(layout.size, dtype=torch.bool)
     still[layout.columns(train)] = False
-    solver = Solver(lr=0.1, batch=8, momentum=0.9, weight_decay=0.1, prox=0.5, train=train)
-    after = row_after(solver, network(), client(1, 8), anchor=layout.initial + 1)
+    optimiser = SGD(momentum=0.9, weight_decay=0.1)
+    solver = Solver(lr=0.1, batch=8, optimiser=optimiser, prox=0.5)
+    after = row_after(
+        Train(solver, train=train), network(), client(1, 8), anchor=layout.initial + 1
+    )
     assert torch.equal(after[still], layout.initial[still])
     assert not torch.isclose(after[~still], layout.initial[~still]).any()
 
@@ -123,7 +127,7 @@ def test_only_the_columns_asked_for_are_sent_back() -> None:
     layout = Layout(network())
     solver = Solver(lr=0.1, batch=8)
     whole = row_after(solver, network(), client(1, 8))
-    head = row_after(replace(solver, upload="head"), network(), client(1, 8))
+    head = row_after(Train(solver, upload="head"), network(), client(1, 8))
     assert torch.equal(head, whole[layout.columns("head")])
 
 
@@ -137,7 +141,7 @@ def test_a_last_batch_of_one_joins_the_batch_before_it_under_batch_normalisation
     net = nn.Sequential(nn.Linear(FEATURES, 4), nn.BatchNorm1d(4), nn.Linear(4, CLASSES))
     who = client(1, 8, samples=9)
     layout = Layout(net)
-    reply = Solver(lr=0.1, batch=8, report=("steps",))(
+    reply = Train(Solver(lr=0.1, batch=8), report=("steps",))(
         who, layout.initial, {}, layout, stream(0, "test")
     )
     assert reply.extra["steps"] == 1

@@ -102,7 +102,7 @@ def inspected(config: Config, rounds: int, distance: Distance, linkage: Linkage)
         config.model.name,
         rounds=rounds,
         seed=config.seed,
-        solver=Solver(**config.train.solver),
+        solver=experiment.solver(config.train, Solver()),
         distance="l2" if distance is Distance.l2 else "update_cosine",
         linkage=linkage.value,
         head=config.model.head,

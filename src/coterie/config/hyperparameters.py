@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -42,7 +43,7 @@ def paper(method: str) -> dict[str, Any]:
         out["participation"] = found["fraction"].default
     if "solver" in found:
         solver = found["solver"].default
-        out |= {key: getattr(solver, name) for key, name in SOLVER.items()}
+        out |= {key: attrgetter(name)(solver) for key, name in SOLVER.items()}
     return out
 
 

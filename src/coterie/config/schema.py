@@ -9,13 +9,13 @@ from typing import Any, ClassVar, Literal
 from coterie.core.bounds import Count, Decay, NonNegative, Positive, Share, Whole, dataclass
 from coterie.data.kinds import Kind, from_dict
 
-SOLVER = {  # keys of [train] and the fields of the solver they set
+SOLVER = {  # keys of [train] and the fields they set, of the solver and of its optimiser
     "local_epochs": "epochs",
     "local_steps": "steps",
     "batch_size": "batch",
     "lr": "lr",
-    "momentum": "momentum",
-    "weight_decay": "weight_decay",
+    "momentum": "optimiser.momentum",
+    "weight_decay": "optimiser.weight_decay",
 }
 
 
@@ -83,8 +83,13 @@ class Train:
 
     @property
     def solver(self) -> dict[str, Any]:
-        """The fields of the solver that this table sets."""
-        return {name: getattr(self, key) for key, name in SOLVER.items()}
+        """The fields of the solver that this table sets, but for its optimiser."""
+        return {name: getattr(self, key) for key, name in SOLVER.items() if "." not in name}
+
+    @property
+    def optimiser(self) -> dict[str, Any]:
+        """The fields of the optimiser that this table sets."""
+        return {"momentum": self.momentum, "weight_decay": self.weight_decay}
 
 
 @dataclass(frozen=True)

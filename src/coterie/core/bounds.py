@@ -14,7 +14,9 @@ else:
     from pydantic import dataclasses
 
     # Left to itself pydantic ignores a name that it does not know, and the experiment is another.
-    dataclass = partial(dataclasses.dataclass, config=ConfigDict(extra="forbid"))
+    dataclass = partial(
+        dataclasses.dataclass, config=ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+    )
 
 Finite = Annotated[float, AllowInfNan(False)]
 Positive = Annotated[Finite, Gt(0)]

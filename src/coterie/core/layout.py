@@ -88,6 +88,15 @@ class Layout:
             self._columns[names] = slice(start, stop) if stop - start == len(found) else found
         return self._columns[names]
 
+    def form(self, names: str = "all") -> tuple[str, tuple[int, ...]]:
+        """The type and the shape of a row of these columns, as a task declares its answer.
+
+        >>> Layout(nn.Linear(3, 2)).form("weight")
+        ('float32', (6,))
+        """
+        row = self.initial[self.columns(names)]
+        return str(row.dtype).removeprefix("torch."), tuple(row.shape)
+
     def _chosen(self, names: str) -> Tensor:
         """(P,) bool: the columns of these names."""
         name, *more = names.strip().split(",", 1)

@@ -34,7 +34,7 @@ def evaluate(method: Method, state: State, fed: Engine) -> Scores:
     """Test every client that holds a model, on streams of their own: nothing learns from it."""
     task = method.score
     replies = fed.at(state.round, "evaluate").ask(state.placed, task, state)
-    values = replies.values if len(replies.clients) else torch.empty(0, len(task.stages), 2)
+    values = replies.values if replies else torch.empty(0, len(task.stages), 2)
     tested = ~values[:, 0, 0].isnan()  # a client without test data has no accuracy, not accuracy 0
     accuracy, loss = values[tested].double().permute(2, 1, 0)
     return Scores(replies.clients[tested], task.stages, accuracy, loss)

@@ -8,18 +8,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
 import torch
 from torch import Tensor
 
+from coterie.core.sendable import Sendable
+
 if TYPE_CHECKING:
     from coterie.core.client import Client
     from coterie.core.layout import Layout
-    from coterie.tasks.score import Score
-    from coterie.tasks.solver import Solver
 
 Receives = Literal["own", "all", "nothing"]
+AnswerForm = Mapping[str, tuple[str, tuple[int, ...]]]  # "value", "extra.loss": dtype and shape
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,15 @@ class State:
         """A model of its own for each client, all alike at first."""
         return cls(row.repeat(n, 1), torch.arange(n))
 
+    @classmethod
+    def nobody(cls, models: Tensor, n: int) -> State:
+        """Models that nobody holds yet: one row (P,), or several (k, P).
+
+        >>> State.nobody(torch.zeros(3), n=2).assign.tolist()
+        [-1, -1]
+        """
+        return cls(torch.atleast_2d(models), torch.full((n,), -1))
+
     @property
     def k(self) -> int:
         """How many models there are."""
@@ -85,8 +95,17 @@ class State:
         """The same state with these clients moved to these models."""
         return replace(self, assign=self.assign.index_copy(0, clients, labels))
 
+    def give_unplaced(self, model: int = 0) -> State:
+        """The same state in which everybody who held none holds this model."""
+        return self.reassign(self.unplaced, torch.full_like(self.unplaced, model))
+
     def regroup(self, clients: Tensor, labels: Tensor, models: Tensor) -> State:
-        """A new population: these clients get these labels, everybody else is unplaced."""
+        """A new population: these clients get these labels, everybody else is unplaced.
+
+        `models` has a row for each label, (k, P), or is the row that all of them start from, (P,).
+        """
+        if models.ndim == 1:
+            models = models.repeat(int(labels.max()) + 1, 1)
         nobody = replace(self, models=models, assign=torch.full_like(self.assign, -1))
         return nobody.reassign(clients, labels)
 
@@ -102,7 +121,10 @@ class Reply:
 
 @dataclass(frozen=True)
 class Replies:
-    """What came back: row j is from client `clients[j]`. Those who failed are simply absent."""
+    """What came back: row j is from client `clients[j]`. Those who failed are simply absent.
+
+    Its length is the number of those who answered, so that it is false where nobody did.
+    """
 
     clients: Tensor  # (m,) strictly increasing
     values: Tensor  # (m, ...)
@@ -116,24 +138,38 @@ class Replies:
         if (self.clients.diff() <= 0).any():
             raise ValueError("replies must be in increasing client order, each client once")
 
+    def __len__(self) -> int:
+        return len(self.clients)
+
     def spread(self, n: int, fill: float = 0.0) -> Tensor:
         """(n, ...) with each reply at its client's index and `fill` where nobody answered."""
         blank = self.values.new_full((n, *self.values.shape[1:]), fill)
         return blank.index_copy(0, self.clients, self.values)
 
 
-class Task(ABC):
+class Recipe(Protocol):
+    """How long a client trains: what an engine must know beforehand to share the work out."""
+
+    @property
+    def epochs(self) -> int:
+        """Passes over the client's data."""
+
+    @property
+    def steps(self) -> int:
+        """If not 0, this many mini-batches instead of epochs."""
+
+    @property
+    def batch(self) -> int:
+        """Samples in a mini-batch; 0: all data at once."""
+
+
+class Task(Sendable, ABC):
     """What a client can be asked: a frozen dataclass of plain values, never a closure.
 
     It can be printed, compared, sent over a wire and run by any engine.
     """
 
     receives: ClassVar[Receives] = "own"
-    known: ClassVar[dict[str, type[Task]]] = {}
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        Task.known[cls.__name__] = cls
 
     @property
     def download(self) -> str:
@@ -141,13 +177,15 @@ class Task(ABC):
         return "all"
 
     @property
-    def trains(self) -> Solver | None:
-        """The recipe it trains with; None if it only reads."""
-        solver: Solver | None = getattr(self, "solver", None)
-        return solver
+    def trains(self) -> Recipe | None:
+        """The recipe that it trains with; None if it only reads."""
+        return None
 
-    def answer_form(self, layout: Layout) -> Mapping[str, tuple[str, tuple[int, ...]]] | None:
-        """Dtype and shape of `value` and each `extra.<name>`; None where only the answer tells."""
+    def answer_form(self, layout: Layout) -> AnswerForm | None:
+        """The type and shape of all that is answered; None where only the answer can tell.
+
+        An answer of another form is refused where it arrives from elsewhere.
+        """
         return None
 
     @abstractmethod
@@ -160,6 +198,30 @@ class Task(ABC):
         rng: torch.Generator,
     ) -> Reply:
         """Run on the client, with nothing but what is its own and what was sent."""
+
+
+class Evaluation(Task):
+    """How a client is tested: a task that replies (stages, 2), accuracy and loss of each stage."""
+
+    @property
+    @abstractmethod
+    def stages(self) -> tuple[str, ...]:
+        """The names of the rows of the reply."""
+
+    @property
+    @abstractmethod
+    def private(self) -> str:
+        """The columns that each client has of its own."""
+
+    @property
+    @abstractmethod
+    def train(self) -> str:
+        """The columns that learn, where a client adapts the model before its last test."""
+
+    @property
+    @abstractmethod
+    def held(self) -> Task:
+        """The question for the very model that is tested last: (P,)."""
 
 
 class Federation(Protocol):
@@ -204,7 +266,7 @@ class Method(Protocol):
     """A frozen dataclass: its fields are the hyper-parameters, its defaults the paper's."""
 
     @property
-    def score(self) -> Score:
+    def score(self) -> Evaluation:
         """How a client of this method is tested."""
 
     def init(self, fed: Federation) -> State:

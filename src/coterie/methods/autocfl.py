@@ -13,9 +13,10 @@ import torch
 from coterie.core.bounds import Count, Positive, Whole, dataclass
 from coterie.core.types import Federation, Replies, State
 from coterie.methods.epoch_adjustment import next_epochs, paced, unhurried
-from coterie.methods.landmarks import LANDMARKS, kept, landmarks
+from coterie.methods.group_once import LANDMARKS, before_groups, kept, landmarks
 from coterie.tasks.score import Score
 from coterie.tasks.solver import Solver
+from coterie.tasks.train import Train
 from coterie.words.distance import cosine_distance, cross_l2, scaled_l2
 from coterie.words.grouping import auto_cut, closest, guard
 from coterie.words.merge import merge
@@ -57,12 +58,12 @@ class AutoCFL:
             return self.adjusted(state, fed)
         E = whole_epochs(state.memory["epochs"])[state.placed] if self.keep_epochs else None
         send = {} if E is None else {"epochs": E}
-        return merge(state, fed.ask(state.placed, self.solver, state, **send))
+        return merge(state, fed.ask(state.placed, Train(self.solver), state, **send))
 
     def adjusted(self, state: State, fed: Federation) -> State:
         """A round of phase A: train E_m epochs, average, and see whose losses lag behind."""
         w, losses = paced(state, fed, self.solver)
-        if not len(w.clients):
+        if not w:
             return state
         CL = cumulative(losses)  # (t, n), Eq. 7
         if should_stop(torch.tensor([variance(row) for row in CL]), self.latest):
@@ -84,8 +85,7 @@ class AutoCFL:
         seen = guard(M if self.guard == "eq6" else angles, labels)
         if self.guard != "none" and self.clustering == "vote":
             labels = seen.labels
-        models = state.models[:1].repeat(int(labels.max()) + 1, 1)
-        grouped = state.regroup(some.clients, labels, models).hold(
+        grouped = state.regroup(some.clients, labels, state.models[0]).hold(
             members=members,
             member_labels=labels,
             pretrained=state.models[:1],
@@ -97,16 +97,12 @@ class AutoCFL:
 
     def place(self, state: State, fed: Federation) -> State:
         """Before the clustering, the one model; after it, the cluster of least mean Eq. 6."""
-        new = state.unplaced
-        if not len(new):
-            return state
         if "members" not in state.memory:
-            return state.reassign(new, torch.zeros_like(new))
-        before = State.shared(state.memory["pretrained"][0], len(fed.clients))
-        w = fed.ask(new, self.solver, before)
-        if not len(w.clients):
+            return state.give_unplaced(0)
+        if not len(state.unplaced):
             return state
-        return self.join(state, w, fed)
+        w = fed.ask(state.unplaced, Train(self.solver), before_groups(state))
+        return self.join(state, w, fed) if w else state
 
     def join(self, state: State, w: Replies, fed: Federation) -> State:
         """Each of these goes to the cluster of least mean Eq. 6 to its members."""

@@ -15,8 +15,10 @@ from torch.nn.functional import cosine_similarity
 
 from coterie.core.bounds import Count, Part, Positive, Whole, dataclass
 from coterie.core.types import Federation, State
+from coterie.tasks.optimiser import SGD
 from coterie.tasks.score import Score
 from coterie.tasks.solver import Solver
+from coterie.tasks.train import Train
 from coterie.words.distance import cosine
 from coterie.words.grouping import bipartition, closest, incongruence, separable
 from coterie.words.merge import merge
@@ -30,7 +32,7 @@ class CFL:
     eps1 and eps2: those here are the authors', 0.4 and 0.6 are FedClust's.
     """
 
-    solver: Solver = Solver(lr=0.1, momentum=0.9, epochs=1, batch=128)
+    solver: Solver = Solver(lr=0.1, optimiser=SGD(momentum=0.9), epochs=1, batch=128)
     eps1: Positive = 0.4  # settled: the norm of the mean update is below this
     eps2: Positive = 1.6  # pulling apart: the largest norm of an update is above this
     gamma: Part = 0.0  # gamma_max: split only if it is below sqrt((1 - largest cross cosine)/2)
@@ -49,7 +51,7 @@ class CFL:
     def round(self, state: State, fed: Federation) -> State:
         """FedAvg inside each cluster; then each cluster that asks for it is split."""
         before = self.place(state, fed)
-        w = fed.ask(before.placed, self.solver, before)
+        w = fed.ask(before.placed, Train(self.solver), before)
         state = merge(before, w)
         dw = (w.values - before.of(w.clients))[:, fed.layout.columns("params")]
         seen = []
@@ -84,15 +86,15 @@ class CFL:
         new = state.unplaced
         if not len(new):
             return state
-        state = state.reassign(new, torch.zeros_like(new))
+        state = state.give_unplaced(0)
         m = state.memory
         for s, (c, k) in enumerate(m["splits"].tolist() if "splits" in m else ()):
             here = new[state.assign[new] == c]
             if not len(here):
                 continue
-            w = fed.ask(here, self.solver, State.shared(m["parents"][s], len(fed.clients)))
+            w = fed.ask(here, Train(self.solver), State.shared(m["parents"][s], len(fed.clients)))
             state = state.reassign(here, torch.full_like(here, -1))  # who does not answer waits
-            if len(w.clients):
+            if w:
                 dw = (w.values - m["parents"][s])[:, fed.layout.columns("params")]
                 side = closest(-cosine_similarity(dw[:, None], m["sides"][s][None], dim=2))
                 state = state.reassign(w.clients, torch.where(side == 1, k, c))

@@ -14,10 +14,18 @@ from torch import Tensor
 from coterie.core.bounds import Damping, Part, Share, Whole, dataclass
 from coterie.core.rng import stream
 from coterie.core.types import Federation, Replies, State
-from coterie.methods.landmarks import LANDMARKS, kept, landmarks
+from coterie.methods.group_once import (
+    LANDMARKS,
+    before_groups,
+    kept,
+    landmarks,
+    round_in_groups,
+)
+from coterie.tasks.optimiser import SGD
 from coterie.tasks.score import Score
 from coterie.tasks.signature import Trajectory
 from coterie.tasks.solver import Solver
+from coterie.tasks.train import Train
 from coterie.words.distance import cross_trajectories, trajectories
 from coterie.words.grouping import Exemplars, closest, exemplars, mean_hopkins, silhouette
 from coterie.words.merge import merge
@@ -27,7 +35,7 @@ from coterie.words.merge import merge
 class CFLGT:
     """Pre-train one model, ask for the forces on its classifier, cluster, go on apart."""
 
-    solver: Solver = Solver(lr=0.001, momentum=0.9, epochs=5, batch=32)
+    solver: Solver = Solver(lr=0.001, optimiser=SGD(momentum=0.9), epochs=5, batch=32)
     fraction: Share = 0.2  # of clients drawn in a round once there are clusters
     pretrain: Whole = 25  # K, rounds of FedAvg with everybody before the clustering
     preference: Literal["median", "silhouette"] = "median"  # of affinity propagation
@@ -50,24 +58,22 @@ class CFLGT:
         """FedAvg with everybody, K times; then cluster once; then FedAvg inside each cluster."""
         if state.round < self.pretrain:
             state = self.place(state, fed)
-            return merge(state, fed.ask(fed.clients, self.solver, state))
+            return merge(state, fed.ask(fed.clients, Train(self.solver), state))
         if "exemplars" not in state.memory:
             state = self.cluster(state, fed)
         state = self.place(state, fed)
-        cohort = fed.sample(self.fraction, among=state.placed)
-        return merge(state, fed.ask(cohort, self.solver, state))
+        return round_in_groups(state, fed, self.solver, self.fraction)
 
     def cluster(self, state: State, fed: Federation) -> State:
         """Trajectories up, distances, affinity propagation; every cluster starts from h_g."""
         z = fed.ask(fed.clients, Trajectory(normalise=self.normalise), self.place(state, fed))
-        if not len(z.clients):
+        if not z:
             return state
         some, others = landmarks(z, self.landmarks, fed)
         D = trajectories(some.values)  # (m, m)
         H = mean_hopkins(some.values.flatten(1), stream(fed.seed, "hopkins", fed.round))
         found = self.groups(D, H)
-        models = state.models[:1].repeat(len(found.exemplars), 1)
-        state = state.regroup(some.clients, found.labels, models).hold(
+        state = state.regroup(some.clients, found.labels, state.models[0]).hold(
             pretrained=state.models[:1],
             exemplars=some.values[found.exemplars],
             trajectories=z.spread(len(fed.clients), fill=float("nan")),
@@ -87,16 +93,12 @@ class CFLGT:
 
     def place(self, state: State, fed: Federation) -> State:
         """Before the clustering, the one model; after it, the nearest exemplar's cluster."""
-        new = state.unplaced
-        if not len(new):
-            return state
         if "exemplars" not in state.memory:
-            return state.reassign(new, torch.zeros_like(new))
-        before = State.shared(state.memory["pretrained"][0], len(fed.clients))
-        z = fed.ask(new, Trajectory(normalise=self.normalise), before)
-        if not len(z.clients):
+            return state.give_unplaced(0)
+        if not len(state.unplaced):
             return state
-        return self.join(state, z)
+        z = fed.ask(state.unplaced, Trajectory(self.normalise), before_groups(state))
+        return self.join(state, z) if z else state
 
     def join(self, state: State, z: Replies) -> State:
         """Each of these goes to the cluster whose exemplar's trajectory is nearest."""

@@ -16,9 +16,9 @@ from coterie.core.bounds import Count, Positive, Share, dataclass
 from coterie.core.client import Client
 from coterie.core.layout import Layout
 from coterie.core.rng import stream
-from coterie.core.types import Federation, Reply, State
+from coterie.core.types import AnswerForm, Federation, Reply, State
 from coterie.methods.fedavg import FedAvg
-from coterie.tasks.solver import Solver
+from coterie.tasks.solver import Solver, trained
 from coterie.tasks.steps import SteppedTask, Stepwise
 from coterie.words.merge import merge
 
@@ -34,6 +34,17 @@ class TrainAndGradients(SteppedTask):
     solver: Solver = Solver()
     classes: Count = 2
 
+    @property
+    def trains(self) -> Solver:
+        """The recipe of the training."""
+        return self.solver
+
+    def answer_form(self, layout: Layout) -> AnswerForm:
+        """The trained model, and a gradient of the classifier for each class."""
+        phi = classifier(layout.initial, layout, self.classes)
+        kind, _ = layout.form("none")
+        return {"value": layout.form(), "extra.gradients": (kind, (self.classes, *phi.shape))}
+
     def stepwise(
         self,
         client: Client,
@@ -48,7 +59,7 @@ class TrainAndGradients(SteppedTask):
         own = torch.stack([gradients(z[client.y == c], phi, c) for c in range(self.classes)])
         start = models.clone()
         start[layout.columns("head")] = sent["head"]
-        w, _ = yield from self.solver.trained(client, start, rng)
+        w, _ = yield from trained(self.solver, client, start, rng)
         return Reply(w, {"gradients": own})
 
 
@@ -87,7 +98,7 @@ class CReFF(FedAvg):
         head = fed.layout.columns("head")
         task = TrainAndGradients(self.solver, fed.classes)
         w = fed.ask(fed.sample(self.fraction), task, state, head=state.memory["head"][None])
-        if not len(w.clients):
+        if not w:
             return state
         phi = classifier(state.models[0], fed.layout, fed.classes)
         G = mean_of_owners(w.extra["gradients"])  # (C, C, width)

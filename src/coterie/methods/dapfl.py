@@ -18,6 +18,7 @@ from coterie.core.types import Federation, State
 from coterie.tasks.score import Score
 from coterie.tasks.signature import Histogram
 from coterie.tasks.solver import Solver
+from coterie.tasks.train import Train
 from coterie.words.affinity import (
     affinity,
     complementarity,
@@ -53,14 +54,13 @@ class DAPFL:
         return Score()
 
     @property
-    def local(self) -> Solver:
+    def local(self) -> Train:
         """Eq. 10: from the client's own model, pulled towards the mixture it is sent."""
-        return replace(self.solver, prox=self.lam, continues=True)
+        return Train(replace(self.solver, prox=self.lam), continues=True)
 
     def init(self, fed: Federation) -> State:
         """Everybody starts from w^0 and tells its class counts."""
-        nobody = State(fed.layout.initial[None][:0], torch.full_like(fed.clients, -1))
-        return self.place(nobody, fed)
+        return self.place(State.nobody(fed.layout.initial[None][:0], len(fed.clients)), fed)
 
     def round(self, state: State, fed: Federation) -> State:
         """Mix the drawn clients' models (Eq. 7-9), train towards the mixtures (Eq. 10)."""
@@ -94,7 +94,7 @@ class DAPFL:
         if not len(state.unplaced):
             return state
         s = fed.ask(state.unplaced, Histogram(classes=fed.classes), state)
-        k, m = state.k, len(s.clients)
+        k, m = state.k, len(s)
         if not m:
             return state
         counts = torch.cat([state.memory.get("counts", s.values[:0]), s.values])  # (k + m, classes)

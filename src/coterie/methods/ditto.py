@@ -15,11 +15,12 @@ from torch import Tensor
 from coterie.core.bounds import NonNegative, Share, dataclass
 from coterie.core.client import Client
 from coterie.core.layout import Layout
-from coterie.core.types import Federation, Reply, State, Task
+from coterie.core.types import AnswerForm, Federation, Reply, State, Task
 from coterie.methods.fedavg import FedAvg
 from coterie.tasks.score import Score
-from coterie.tasks.solver import Solver, own_row
+from coterie.tasks.solver import Solver, trained
 from coterie.tasks.steps import SteppedTask, Stepwise
+from coterie.tasks.train import Train, own_row
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,15 @@ class TrainBoth(SteppedTask):
 
     solver: Solver = Solver()
     lam: NonNegative = 0.1
+
+    @property
+    def trains(self) -> Solver:
+        """The recipe of both trainings."""
+        return self.solver
+
+    def answer_form(self, layout: Layout) -> AnswerForm:
+        """The trained model."""
+        return {"value": layout.form()}
 
     def stepwise(
         self,
@@ -39,10 +49,10 @@ class TrainBoth(SteppedTask):
     ) -> Stepwise[Reply]:
         """Both see the same mini-batches, those that FedAvg and Local would see."""
         again = torch.Generator().manual_seed(rng.initial_seed())
-        w, _ = yield from self.solver.trained(client, models, rng)
+        w, _ = yield from trained(self.solver, client, models, rng)
         own = own_row(client, models[:0], "all", layout)
         near = replace(self.solver, prox=self.lam)
-        v, _ = yield from near.trained(client, own, again, anchor=models)
+        v, _ = yield from trained(near, client, own, again, anchor=models)
         return Reply(w, keep={"private": v})
 
 
@@ -69,6 +79,6 @@ class Ditto(FedAvg):
         new = state.unplaced
         state = super().place(state, fed)
         if len(new):
-            task = replace(self.solver, prox=self.lam, private="all")
+            task = Train(replace(self.solver, prox=self.lam), private="all")
             fed.ask(new, task, state, start=state.models)
         return state

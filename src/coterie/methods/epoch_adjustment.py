@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -10,6 +9,7 @@ from torch import Tensor
 
 from coterie.core.types import Federation, Replies, State
 from coterie.tasks.solver import Solver
+from coterie.tasks.train import Train
 from coterie.words.voting import adjust_epochs, cumulative, whole_epochs
 
 Adjust = Literal["all", "smaller", "none"]
@@ -32,9 +32,9 @@ def unhurried(state: State, solver: Solver) -> State:
 def paced(state: State, fed: Federation, solver: Solver) -> tuple[Replies, Tensor]:
     """What everybody trained in its own number of epochs, and all losses so far, (t, n)."""
     E = whole_epochs(state.memory["epochs"])
-    w = fed.ask(fed.clients, replace(solver, report=("loss",)), state, epochs=E)
+    w = fed.ask(fed.clients, Train(solver, report=("loss",)), state, epochs=E)
     losses = state.memory["losses"]
-    if not len(w.clients):
+    if not w:
         return w, losses
     return w, torch.cat([losses, filled(w, losses)[None]])
 

@@ -17,6 +17,7 @@ from coterie.core.rows import put, repeated, stacked
 from coterie.core.types import Federation, State
 from coterie.tasks.score import Score
 from coterie.tasks.solver import Solver
+from coterie.tasks.train import Train
 from coterie.words.affinity import attention, attention_rate, heuristic_attention
 from coterie.words.distance import cosine, squared_l2
 from coterie.words.mixing import mix, uniform
@@ -54,7 +55,7 @@ class FedAMP:
         u = mix(xi[state.assign[cohort]], state.models)
         # A step of more than 1/lr would jump over u_i, which no minimiser does.
         pull = min(self.lam / alpha, 1 / self.solver.lr)
-        task = replace(self.solver, prox=pull, continues=True)
+        task = Train(replace(self.solver, prox=pull), continues=True)
         send = {"anchor": u} if self.start == "own" else {"start": u}
         w = fed.ask(cohort, task, state, **send)
         return state.hold(put(state.models, state.assign[w.clients], w.values))
@@ -71,8 +72,8 @@ class FedAMP:
             return state
         mean = mix(uniform(state.k), state.models)  # (1, P)
         lodged = State.shared(mean[0], len(fed.clients))
-        w = fed.ask(new, replace(self.solver, continues=True), lodged, start=mean)
-        rows = torch.arange(state.k, state.k + len(w.clients))
+        w = fed.ask(new, Train(self.solver, continues=True), lodged, start=mean)
+        rows = torch.arange(state.k, state.k + len(w))
         return state.hold(stacked(state.models, w.values)).reassign(w.clients, rows)
 
 

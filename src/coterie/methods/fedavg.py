@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import torch
-
 from coterie.core.bounds import Count, NonNegative, Share, dataclass
 from coterie.core.types import Federation, State, Task
 from coterie.tasks.score import Score
 from coterie.tasks.solver import Solver
+from coterie.tasks.train import Train
 from coterie.words.merge import merge
 
 
@@ -34,7 +33,7 @@ class FedAvg:
     @property
     def local(self) -> Task:
         """What a client does in a round."""
-        return self.solver
+        return Train(self.solver)
 
     def init(self, fed: Federation) -> State:
         """The initial model, held by everybody."""
@@ -47,7 +46,7 @@ class FedAvg:
 
     def place(self, state: State, fed: Federation) -> State:
         """A newcomer takes the one model there is."""
-        return state.reassign(state.unplaced, torch.zeros_like(state.unplaced))
+        return state.give_unplaced(0)
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ class FedAvgFT(FedAvg):
     @property
     def score(self) -> Score:
         """Tested as received, and after tuning; what was tuned is never sent back."""
-        return Score(adapt=replace(self.solver, epochs=self.tune_epochs, steps=0, train=self.tune))
+        return Score(replace(self.solver, epochs=self.tune_epochs, steps=0), train=self.tune)
 
 
 @dataclass(frozen=True)
@@ -70,6 +69,6 @@ class FedProx(FedAvg):
     mu: NonNegative = 0.01  # strength of the pull to the global model
 
     @property
-    def local(self) -> Solver:
-        """The solver, anchored at the model it is sent."""
-        return replace(self.solver, prox=self.mu)
+    def local(self) -> Task:
+        """Training anchored at the model it is sent."""
+        return Train(replace(self.solver, prox=self.mu))

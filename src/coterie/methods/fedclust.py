@@ -7,20 +7,19 @@ Learning through Weight-Driven Client Clustering. ICPP 2024.
 from __future__ import annotations
 
 from dataclasses import replace
-from math import ceil
 from typing import Literal
 
-import torch
 from torch import Tensor
 
 from coterie.core.bounds import Count, Positive, Share, Whole, dataclass
 from coterie.core.types import Federation, Replies, State
-from coterie.methods.landmarks import LANDMARKS, kept, landmarks
+from coterie.methods.group_once import LANDMARKS, kept, landmarks, round_in_groups
+from coterie.tasks.optimiser import SGD
 from coterie.tasks.score import Score
-from coterie.tasks.solver import Solver
+from coterie.tasks.solver import Solver, equal_steps
+from coterie.tasks.train import Train
 from coterie.words.distance import cosine_distance, cross_l2, l2
 from coterie.words.grouping import agglomerate, closest
-from coterie.words.merge import merge
 from coterie.words.mixing import mix, within
 
 
@@ -33,7 +32,7 @@ class FedClust:
     jump in the merging heights of the cosine distances between final-layer updates.
     """
 
-    solver: Solver = Solver(lr=0.01, momentum=0.5, epochs=10, batch=10)
+    solver: Solver = Solver(lr=0.01, optimiser=SGD(momentum=0.5), epochs=10, batch=10)
     fraction: Share = 0.1  # R, of clients drawn in a round
     threshold: Positive | None = None  # lambda: merge while the linkage distance is at most this
     clusters: Whole = 0  # if given, cut the tree into this many clusters
@@ -51,15 +50,12 @@ class FedClust:
 
     def init(self, fed: Federation) -> State:
         """Round 0 only clusters."""
-        nobody = State(fed.layout.initial[None], torch.full_like(fed.clients, -1))
-        return self.place(nobody, fed)
+        return self.place(State.nobody(fed.layout.initial, len(fed.clients)), fed)
 
     def round(self, state: State, fed: Federation) -> State:
         """FedAvg inside each cluster (Algorithm 1, lines 7-15)."""
         state = self.place(state, fed)
-        return merge(
-            state, fed.ask(fed.sample(self.fraction, among=state.placed), self.solver, state)
-        )
+        return round_in_groups(state, fed, self.solver, self.fraction)
 
     def place(self, state: State, fed: Federation) -> State:
         """Train from theta^0, send the final layer; join the nearest cluster of round 0 (Eq. 4)."""
@@ -68,7 +64,7 @@ class FedClust:
         theta = fed.ask(
             state.unplaced, self.warm(fed), State.shared(fed.layout.initial, len(fed.clients))
         )
-        if not len(theta.clients):
+        if not theta:
             return state
         if "centres" not in state.memory:
             return self.cluster(state, theta, fed)
@@ -86,11 +82,10 @@ class FedClust:
         D = self.distances(some.values, fed)  # (m, m)
         k = min(self.clusters, len(D))
         labels = agglomerate(D, self.threshold, k, self.linkage, self.attach)
-        k = int(labels.max()) + 1
-        centres = mix(within(labels, some.sizes, k), some.values)
-        models = fed.layout.initial.repeat(k, 1)
-        state = state.regroup(some.clients, labels, models).hold(
-            centres=centres, **kept(D, some.clients, len(fed.clients))
+        centres = mix(within(labels, some.sizes, int(labels.max()) + 1), some.values)
+        state = state.regroup(some.clients, labels, fed.layout.initial).hold(
+            centres=centres,
+            **kept(D, some.clients, len(fed.clients)),
         )
         return self.join(state, others)
 
@@ -103,18 +98,10 @@ class FedClust:
             return l2(theta)
         return cosine_distance(theta - fed.layout.initial[fed.layout.columns("head")])
 
-    def warm(self, fed: Federation) -> Solver:
+    def warm(self, fed: Federation) -> Train:
         """Round 0's training, of which only the final layer is sent."""
         if self.warmup == "epochs":
-            return replace(self.solver, epochs=self.warmup_epochs, steps=0, upload="head")
-        return equal_steps(self.solver, self.warmup_epochs, fed.sizes)
-
-
-def equal_steps(solver: Solver, epochs: int, sizes: Tensor) -> Solver:
-    """As many steps for everybody as the median client makes in these epochs.
-
-    With equal epochs, clients of unequal sizes differ by how long they trained before they differ
-    by what they hold.
-    """
-    batch = solver.batch or int(sizes.max())
-    return replace(solver, steps=epochs * ceil(float(sizes.median()) / batch), upload="head")
+            solver = replace(self.solver, epochs=self.warmup_epochs, steps=0)
+        else:
+            solver = equal_steps(self.solver, self.warmup_epochs, fed.sizes)
+        return Train(solver, upload="head")

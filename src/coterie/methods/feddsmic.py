@@ -16,12 +16,15 @@ from coterie.core.bounds import Count, Positive, Share, Whole, dataclass
 from coterie.core.errors import ConfigError
 from coterie.core.rng import stream
 from coterie.core.types import Federation, State
-from coterie.methods.landmarks import LANDMARKS, landmarks
+from coterie.methods.group_once import LANDMARKS, landmarks
+from coterie.tasks.optimiser import SGD
 from coterie.tasks.score import Score
 from coterie.tasks.solver import Solver
+from coterie.tasks.train import Train
 from coterie.words.distance import kl_logits
 from coterie.words.grouping import closest, farthest_first, kmeanspp
-from coterie.words.mixing import average, mix, within
+from coterie.words.merge import provisional
+from coterie.words.mixing import mix, within
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,7 @@ class FedDS:
     The server needs real samples (`[data] public`), taken out of the data before it is divided.
     """
 
-    solver: Solver = Solver(lr=0.01, momentum=0.9, steps=20, batch=32)
+    solver: Solver = Solver(lr=0.01, optimiser=SGD(momentum=0.9), steps=20, batch=32)
     fraction: Share = 1.0  # of clients drawn in a round
     clusters: Count = 3  # C
     seeding: Literal["farthest", "kmeans++", "random"] = "farthest"  # of the first centres
@@ -51,13 +54,13 @@ class FedDS:
         """Every centre is w^0 until the first round has told clients apart."""
         predictions(fed.layout.initial[None], fed)  # without public samples, say so before training
         models = fed.layout.initial.repeat(self.clusters, 1)
-        return State(models, torch.full_like(fed.clients, -1))
+        return State.nobody(models, len(fed.clients))
 
     def round(self, state: State, fed: Federation) -> State:
         """Train (Eq. 15-16), compare on the indicator samples (Eq. 6-7), average (Eq. 17)."""
         cohort = fed.sample(self.fraction)
-        w = fed.ask(cohort, self.local, provisional(state, fed))
-        if not len(w.clients):
+        w = fed.ask(cohort, Train(self.local), provisional(state, fed))
+        if not w:
             return state
         p = predictions(w.values, fed)  # (m, N_o, classes)
         if "seeded" not in state.memory:
@@ -89,9 +92,9 @@ class FedDS:
         if not len(state.unplaced) or "seeded" not in state.memory:
             return state
         w = fed.ask(
-            state.unplaced, replace(self.solver, epochs=1, steps=0), provisional(state, fed)
+            state.unplaced, Train(replace(self.solver, epochs=1, steps=0)), provisional(state, fed)
         )
-        if not len(w.clients):
+        if not w:
             return state
         D = kl_logits(predictions(w.values, fed), predictions(state.models, fed))
         return state.reassign(w.clients, closest(D))
@@ -124,15 +127,3 @@ def predictions(rows: Tensor, fed: Federation) -> Tensor:
         )
     x = fed.public
     return torch.stack([fed.layout.predict(row, x) for row in rows])
-
-
-def provisional(state: State, fed: Federation) -> State:
-    """The state in which a client that was never assigned holds the mean of the centres."""
-    if not len(state.unplaced):
-        return state
-    members = torch.zeros(state.k, dtype=torch.float64)
-    members.index_add_(0, state.assign[state.placed], fed.sizes[state.placed])
-    W = average(members) if members.sum() else average(torch.ones(state.k))
-    mean = mix(W, state.models)
-    lodged = replace(state, models=torch.cat([state.models, mean]))
-    return lodged.reassign(state.unplaced, torch.full_like(state.unplaced, state.k))

@@ -6,12 +6,12 @@ Federated Optimization. NeurIPS 2020.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from coterie.core.bounds import Share, dataclass
 from coterie.core.types import Federation, State
 from coterie.methods.fedavg import FedAvg
+from coterie.tasks.optimiser import SGD, sgd
 from coterie.tasks.solver import Solver
+from coterie.tasks.train import Train
 from coterie.words.merge import advance
 from coterie.words.mixing import average, normalised, step_norm
 
@@ -20,16 +20,17 @@ from coterie.words.mixing import average, normalised, step_norm
 class FedNova(FedAvg):
     """FedAvg whose updates are divided by the number of local steps before they are averaged."""
 
-    solver: Solver = Solver(lr=0.02, momentum=0.9, epochs=2, batch=32)
+    solver: Solver = Solver(lr=0.02, optimiser=SGD(momentum=0.9), epochs=2, batch=32)
     fraction: Share = 1.0  # of clients drawn in a round
 
     def round(self, state: State, fed: Federation) -> State:
         """w <- w - tau_eff sum_i p_i (w - w_i)/|a_i|_1, tau_eff = sum_i p_i |a_i|_1."""
         state = self.place(state, fed)
-        task = replace(self.solver, report=("steps",))
+        task = Train(self.solver, report=("steps",))
         w = fed.ask(fed.sample(self.fraction), task, state)
-        if not len(w.clients):
+        if not w:
             return state
-        a = step_norm(w.extra["steps"], self.solver.momentum)  # (m,) |a_i|_1
+        rho = sgd(self.solver.optimiser, "FedNova").momentum
+        a = step_norm(w.extra["steps"], rho)  # (m,) |a_i|_1
         p = average(w.sizes)
         return advance(state, w, normalised(w.sizes, a), fed.layout, mean=p)

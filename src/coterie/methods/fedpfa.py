@@ -8,17 +8,20 @@ from __future__ import annotations
 
 from typing import Literal
 
-import torch
-
 from coterie.core.bounds import Positive, Share, Whole, dataclass
 from coterie.core.types import Federation, Replies, State
-from coterie.methods.landmarks import LANDMARKS, kept, landmarks
+from coterie.methods.group_once import (
+    LANDMARKS,
+    before_groups,
+    kept,
+    landmarks,
+    round_in_groups,
+)
 from coterie.tasks.score import Score
 from coterie.tasks.signature import Sparsity
 from coterie.tasks.solver import Solver
 from coterie.words.distance import cross_l2, l2
 from coterie.words.grouping import agglomerate, nearest_group
-from coterie.words.merge import merge
 
 
 @dataclass(frozen=True)
@@ -52,19 +55,17 @@ class FedPFA:
         if state.round >= self.pretrain and "members" not in state.memory:
             state = self.group(state, fed)
         state = self.place(state, fed)
-        cohort = fed.sample(self.fraction, among=state.placed)
-        return merge(state, fed.ask(cohort, self.solver, state))
+        return round_in_groups(state, fed, self.solver, self.fraction)
 
     def group(self, state: State, fed: Federation) -> State:
         """Sparsity vectors up, distances, groups; each starts from the pre-trained model."""
         z = fed.ask(fed.clients, Sparsity(self.layer), self.place(state, fed))  # (m, channels)
-        if not len(z.clients):
+        if not z:
             return state
         some, others = landmarks(z, self.landmarks, fed)
         D = l2(some.values)
         labels = agglomerate(D, self.threshold, self.clusters, self.linkage)
-        models = state.models[:1].repeat(int(labels.max()) + 1, 1)
-        state = state.regroup(some.clients, labels, models).hold(
+        state = state.regroup(some.clients, labels, state.models[0]).hold(
             pretrained=state.models[:1],
             members=some.values,
             member_labels=labels,
@@ -74,16 +75,12 @@ class FedPFA:
 
     def place(self, state: State, fed: Federation) -> State:
         """Before the grouping, the one model; after it, the group of the most similar sparsity."""
-        new = state.unplaced
-        if not len(new):
-            return state
         if "members" not in state.memory:
-            return state.reassign(new, torch.zeros_like(new))
-        before = State.shared(state.memory["pretrained"][0], len(fed.clients))
-        z = fed.ask(new, Sparsity(self.layer), before)
-        if not len(z.clients):
+            return state.give_unplaced(0)
+        if not len(state.unplaced):
             return state
-        return self.join(state, z)
+        z = fed.ask(state.unplaced, Sparsity(self.layer), before_groups(state))
+        return self.join(state, z) if z else state
 
     def join(self, state: State, z: Replies) -> State:
         """Each of these goes to the group of the most similar sparsity."""

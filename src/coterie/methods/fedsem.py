@@ -14,12 +14,13 @@ from torch import Tensor
 from coterie.core.bounds import Count, Share, Whole, dataclass
 from coterie.core.rng import stream
 from coterie.core.types import Federation, Replies, State
-from coterie.methods.feddsmic import provisional
-from coterie.methods.landmarks import LANDMARKS, landmarks
+from coterie.methods.group_once import LANDMARKS, landmarks
+from coterie.tasks.optimiser import SGD
 from coterie.tasks.score import Score
 from coterie.tasks.solver import Solver
+from coterie.tasks.train import Train
 from coterie.words.grouping import kmeans, nearest
-from coterie.words.merge import merge
+from coterie.words.merge import merge, provisional
 from coterie.words.mixing import mix, within
 
 
@@ -31,7 +32,7 @@ class FedSEM:
     is left is FedAvg; taking them from the first round by k-means (k-means++ starts) is ours.
     """
 
-    solver: Solver = Solver(lr=0.01, momentum=0.9, steps=20, batch=32)
+    solver: Solver = Solver(lr=0.01, optimiser=SGD(momentum=0.9), steps=20, batch=32)
     fraction: Share = 1.0  # of clients drawn in a round
     clusters: Count = 3  # C
     start: Literal["kmeans++", "random"] = "kmeans++"  # random: as printed, which collapses
@@ -45,12 +46,12 @@ class FedSEM:
     def init(self, fed: Federation) -> State:
         """Every centre is w^0 until the first round has told clients apart."""
         models = fed.layout.initial.repeat(self.clusters, 1)
-        return State(models, torch.full_like(fed.clients, -1))
+        return State.nobody(models, len(fed.clients))
 
     def round(self, state: State, fed: Federation) -> State:
         """Train from the own centre; join the nearest one; centres become their members' mean."""
-        w = fed.ask(fed.sample(self.fraction), self.solver, self.lodged(state, fed))
-        if not len(w.clients):
+        w = fed.ask(fed.sample(self.fraction), Train(self.solver), self.lodged(state, fed))
+        if not w:
             return state
         if "seeded" not in state.memory:
             state = state.hold(self.centres(state, w, fed), seeded=torch.ones(1))
@@ -78,8 +79,8 @@ class FedSEM:
         """A newcomer trains from the mean of the centres and joins the nearest."""
         if not len(state.unplaced) or "seeded" not in state.memory:
             return state
-        w = fed.ask(state.unplaced, self.solver, provisional(state, fed))
-        if not len(w.clients):
+        w = fed.ask(state.unplaced, Train(self.solver), provisional(state, fed))
+        if not w:
             return state
         params = fed.layout.columns("params")
         return state.reassign(w.clients, nearest(w.values[:, params], state.models[:, params]))

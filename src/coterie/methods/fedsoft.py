@@ -42,7 +42,7 @@ class FedSoft:
     def init(self, fed: Federation) -> State:
         """S different centres, and nobody knows them yet."""
         rows = [fed.layout.fresh(stream(fed.seed, "centre", s)) for s in range(self.clusters)]
-        return State(torch.stack(rows), torch.full_like(fed.clients, -1)).hold(
+        return State.nobody(torch.stack(rows), len(fed.clients)).hold(
             importance=torch.zeros(len(fed.clients), self.clusters, dtype=fed.layout.dtype)
         )
 
@@ -53,14 +53,14 @@ class FedSoft:
         state = self.place(state, fed)
         cohort = fed.sample(self.fraction, among=state.placed)
         w = fed.ask(cohort, Pulled(self.solver), state, **self.pull(state, cohort))
-        if not len(w.clients):
+        if not w:
             return state
         u = state.memory["importance"][w.clients]  # (m, S)
         return state.hold(mix(soft_weights(u, w.sizes), w.values, keep=state.models))
 
     def weigh(self, state: State, u: Replies) -> State:
         """Remember how much of each client every centre fits best."""
-        if not len(u.clients):
+        if not u:
             return state
         known = state.memory["importance"]
         grown = known.new_zeros(len(state.assign) - len(known), state.k)  # newcomers
@@ -87,7 +87,7 @@ class FedSoft:
             return state
         u = fed.ask(new, Importance(self.sigma), state)
         state = self.weigh(state, u)
-        if state.round and len(u.clients):
+        if state.round and u:
             sent = self.pull(state, u.clients)
             fed.ask(u.clients, Pulled(self.solver), state, start=sent["anchor"], **sent)
         return state

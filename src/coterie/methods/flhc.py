@@ -13,9 +13,16 @@ import torch
 from coterie.core.bounds import Positive, Share, Whole, dataclass
 from coterie.core.types import Federation, Replies, State
 from coterie.methods.epoch_adjustment import next_epochs, paced, unhurried
-from coterie.methods.landmarks import LANDMARKS, kept, landmarks
+from coterie.methods.group_once import (
+    LANDMARKS,
+    before_groups,
+    kept,
+    landmarks,
+    round_in_groups,
+)
 from coterie.tasks.score import Score
 from coterie.tasks.solver import Solver
+from coterie.tasks.train import Train
 from coterie.words.distance import l2
 from coterie.words.grouping import agglomerate, nearest
 from coterie.words.merge import merge
@@ -58,30 +65,30 @@ class FLHC:
             return self.adjusted(unhurried(state, self.solver), fed)
         if "centres" not in state.memory and state.round >= self.rounds_before:
             return self.cluster(state, fed)
-        cohort = fed.sample(self.fraction, among=state.placed)
-        return merge(state, fed.ask(cohort, self.solver, state))
+        return round_in_groups(state, fed, self.solver, self.fraction)
 
     def adjusted(self, state: State, fed: Federation) -> State:
         """Everybody trains as long as its losses ask for; the last such round clusters."""
         if state.round >= self.rounds_before:
             return self.cluster(state, fed, epochs=whole_epochs(state.memory["epochs"]))
         w, losses = paced(state, fed, self.solver)
-        if not len(w.clients):
+        if not w:
             return state
         E = next_epochs(state, losses, fed.sizes, self.alpha, self.adjust)
         return merge(state, w).hold(epochs=E, losses=losses)
 
     def cluster(self, state: State, fed: Federation, **epochs: torch.Tensor) -> State:
         """Everybody trains from w; clusters start from their members' average."""
-        w = fed.ask(fed.clients, self.solver, state, **epochs)
-        if not len(w.clients):
+        w = fed.ask(fed.clients, Train(self.solver), state, **epochs)
+        if not w:
             return state
         some, others = landmarks(w, self.landmarks, fed)
         D = l2(some.values[:, fed.layout.columns("params")])  # (m, m)
         labels = agglomerate(D, self.threshold, self.clusters, self.linkage)
         centres = mix(within(labels, some.sizes, int(labels.max()) + 1), some.values)
+        first = state.models[:1]
         grouped = state.regroup(some.clients, labels, centres.clone()).hold(
-            pretrained=state.models[:1],
+            pretrained=first,
             centres=centres,
             **kept(D, some.clients, len(fed.clients)),
         )
@@ -89,15 +96,12 @@ class FLHC:
 
     def place(self, state: State, fed: Federation) -> State:
         """Before the clustering, the one model; then train from w and join the nearest cluster."""
-        new = state.unplaced
-        if not len(new):
-            return state
         if "centres" not in state.memory:
-            return state.reassign(new, torch.zeros_like(new))
-        w = fed.ask(new, self.solver, State.shared(state.memory["pretrained"][0], len(fed.clients)))
-        if not len(w.clients):
+            return state.give_unplaced(0)
+        if not len(state.unplaced):
             return state
-        return self.join(state, w, fed)
+        w = fed.ask(state.unplaced, Train(self.solver), before_groups(state))
+        return self.join(state, w, fed) if w else state
 
     def join(self, state: State, w: Replies, fed: Federation) -> State:
         """Each of these goes to the cluster whose first model is nearest."""

@@ -17,6 +17,7 @@ from coterie.core.types import Federation, Replies, State
 from coterie.tasks.score import Score
 from coterie.tasks.signature import Losses
 from coterie.tasks.solver import Solver
+from coterie.tasks.train import Train
 from coterie.tasks.variants import Choose
 from coterie.words.grouping import closest, kmeans
 from coterie.words.merge import merge
@@ -47,18 +48,16 @@ class IFCA:
     def init(self, fed: Federation) -> State:
         """k different models, and nobody has chosen."""
         models = (self.random if self.start == "random" else self.warm)(fed)
-        return State(models, torch.full_like(fed.clients, -1))
+        return State.nobody(models, len(fed.clients))
 
     def random(self, fed: Federation) -> Tensor:
         """(k, P) networks drawn anew; of several draws, the one whose models fit best so far."""
         rows = self.drawn(fed, self.starts)
         if self.starts == 1:
             return rows
-        f = self.losses(
-            fed.sample(self.fraction), State(rows, torch.full_like(fed.clients, -1)), fed
-        )
+        f = self.losses(fed.sample(self.fraction), State.nobody(rows, len(fed.clients)), fed)
         sets = rows.view(self.starts, self.clusters, -1)
-        if not len(f.clients):
+        if not f:
             return sets[0]
         least = f.values.view(-1, self.starts, self.clusters).amin(2)  # (m, starts)
         return sets[int((average(f.sizes) @ least.double()).argmin())]
@@ -66,9 +65,9 @@ class IFCA:
     def warm(self, fed: Federation) -> Tensor:
         """(k, P) the means that k-means finds among the models of a round from the initial one."""
         one = State.shared(fed.layout.initial, len(fed.clients))
-        w = fed.ask(fed.sample(self.fraction), self.solver, one)
-        spare = State(self.drawn(fed, 1), torch.full_like(fed.clients, -1))
-        if not len(w.clients):
+        w = fed.ask(fed.sample(self.fraction), Train(self.solver), one)
+        spare = State.nobody(self.drawn(fed, 1), len(fed.clients))
+        if not w:
             return spare.models
         updates = (w.values - fed.layout.initial)[:, fed.layout.columns("params")]
         labels = kmeans(updates, self.clusters, stream(fed.seed, "kmeans"))
@@ -89,17 +88,17 @@ class IFCA:
         if self.fix_after and state.round >= self.fix_after:
             state = self.place(state, fed)
             cohort = fed.sample(self.fraction, among=state.placed)
-            return self.merge(state, fed.ask(cohort, self.solver, state), fed)
+            return self.merge(state, fed.ask(cohort, Train(self.solver), state), fed)
         task = Choose(self.solver, heads=self.share == "body")
         w = fed.ask(fed.sample(self.fraction), task, state, **self.body(state, fed))
-        if not len(w.clients):
+        if not w:
             return state
         return self.merge(state.reassign(w.clients, w.extra["choice"]), w, fed)
 
     def merge(self, state: State, w: Replies, fed: Federation) -> State:
         """Each cluster's own average; a shared extractor is the average of everybody's."""
         merged = merge(state, w)
-        if self.share == "none" or not len(w.clients):
+        if self.share == "none" or not w:
             return merged
         body = fed.layout.columns("~head")
         models = merged.models.clone()
@@ -111,7 +110,7 @@ class IFCA:
         if not len(state.unplaced):
             return state
         f = self.losses(state.unplaced, state, fed)
-        if not len(f.clients):
+        if not f:
             return state
         return state.reassign(f.clients, closest(f.values))
 

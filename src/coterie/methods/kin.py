@@ -17,10 +17,10 @@ from torch.nn.functional import normalize
 
 from coterie.core.bounds import Count, Part, Share, Whole, dataclass
 from coterie.core.types import Federation, Replies, State
-from coterie.methods.fedclust import equal_steps
-from coterie.methods.landmarks import LANDMARKS, kept, landmarks
+from coterie.methods.group_once import LANDMARKS, kept, landmarks
 from coterie.tasks.score import Score
-from coterie.tasks.solver import Solver
+from coterie.tasks.solver import Solver, equal_steps
+from coterie.tasks.train import Train
 from coterie.words.distance import cosine_distance
 from coterie.words.drift import lean, sides
 from coterie.words.grouping import auto_cut
@@ -45,17 +45,16 @@ class Kin:
     @property
     def score(self) -> Score:
         """The cluster's model, and what the client's own tuning makes of it."""
-        return Score(adapt=replace(self.solver, epochs=self.tune_epochs, steps=0, train="head"))
+        return Score(replace(self.solver, epochs=self.tune_epochs, steps=0), train="head")
 
     def init(self, fed: Federation) -> State:
         """Nobody is placed before everybody was asked."""
-        nobody = State(fed.layout.initial[None], torch.full_like(fed.clients, -1))
-        return self.place(nobody, fed)
+        return self.place(State.nobody(fed.layout.initial, len(fed.clients)), fed)
 
     def round(self, state: State, fed: Federation) -> State:
         """FedAvg inside each cluster, keeping account of where each client pulls."""
         state = self.place(state, fed)
-        w = fed.ask(fed.sample(self.fraction, among=state.placed), self.solver, state)
+        w = fed.ask(fed.sample(self.fraction, among=state.placed), Train(self.solver), state)
         head = fed.layout.columns("head")
         pull = (w.values - state.of(w.clients))[:, head]  # (m, h)
         state = merge(state, w)
@@ -102,10 +101,9 @@ class Kin:
         if not len(state.unplaced):
             return state
         first = State.shared(fed.layout.initial, len(fed.clients))
-        theta = fed.ask(
-            state.unplaced, equal_steps(self.solver, self.warmup_epochs, fed.sizes), first
-        )
-        if not len(theta.clients):
+        warm = Train(equal_steps(self.solver, self.warmup_epochs, fed.sizes), upload="head")
+        theta = fed.ask(state.unplaced, warm, first)
+        if not theta:
             return state
         delta = theta.values - fed.layout.initial[fed.layout.columns("head")]
         if "signature" not in state.memory:
@@ -128,14 +126,14 @@ class Kin:
         some, others = landmarks(theta, self.landmarks, fed)
         D = cosine_distance(some.values)
         labels = auto_cut(D).labels
-        n, models = len(fed.clients), fed.layout.initial.repeat(int(labels.max()) + 1, 1)
+        n = len(fed.clients)
         blank = theta.values.new_zeros(n, theta.values.shape[1])
-        state = state.regroup(some.clients, labels, models).hold(
+        state = state.regroup(some.clients, labels, fed.layout.initial).hold(
             signature=blank.index_copy(0, theta.clients, theta.values),
             pull=blank,
             target=torch.full((n,), -1),
             streak=torch.zeros(n, dtype=torch.long),
             rift=torch.zeros(n, dtype=torch.long),
-            **kept(D, some.clients, n),
+            **kept(D, some.clients, len(fed.clients)),
         )
         return self.join(state, others)

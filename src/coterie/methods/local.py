@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import torch
-
 from coterie.core.bounds import Share, dataclass
 from coterie.core.types import Federation, State
 from coterie.tasks.score import Score
 from coterie.tasks.solver import Solver
+from coterie.tasks.train import Train
 
 
 @dataclass(frozen=True)
@@ -31,9 +28,9 @@ class Local:
     def round(self, state: State, fed: Federation) -> State:
         """Whoever is drawn trains on from where it stands. Every column is private."""
         state = self.place(state, fed)
-        fed.ask(fed.sample(self.fraction), replace(self.solver, private="all"), state)
+        fed.ask(fed.sample(self.fraction), Train(self.solver, private="all"), state)
         return state
 
     def place(self, state: State, fed: Federation) -> State:
         """A newcomer starts from the initial model, like everybody."""
-        return state.reassign(state.unplaced, torch.zeros_like(state.unplaced))
+        return state.give_unplaced(0)

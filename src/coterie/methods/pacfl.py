@@ -9,17 +9,15 @@ from __future__ import annotations
 
 from typing import Literal
 
-import torch
-
 from coterie.core.bounds import Count, Positive, Share, Whole, dataclass
 from coterie.core.types import Federation, Replies, State
-from coterie.methods.landmarks import LANDMARKS, kept, landmarks
+from coterie.methods.group_once import LANDMARKS, kept, landmarks, round_in_groups
+from coterie.tasks.optimiser import SGD
 from coterie.tasks.score import Score
 from coterie.tasks.signature import Basis
 from coterie.tasks.solver import Solver
 from coterie.words.distance import cross_subspaces, subspaces
 from coterie.words.grouping import agglomerate, nearest_group
-from coterie.words.merge import merge
 
 
 @dataclass(frozen=True)
@@ -30,7 +28,7 @@ class PACFL:
     where its heights jump most, which may leave one cluster.
     """
 
-    solver: Solver = Solver(lr=0.01, momentum=0.5, epochs=10, batch=10)
+    solver: Solver = Solver(lr=0.01, optimiser=SGD(momentum=0.5), epochs=10, batch=10)
     fraction: Share = 0.1  # of clients drawn in a round
     p: Count = 3  # leading left singular vectors that are sent
     angle: Literal["smallest", "trace"] = "smallest"  # principal angle, or sum over matched vectors
@@ -46,21 +44,19 @@ class PACFL:
 
     def init(self, fed: Federation) -> State:
         """Bases up, angles, clusters; no model has travelled yet."""
-        nobody = State(fed.layout.initial[None], torch.full_like(fed.clients, -1))
-        return self.place(nobody, fed)
+        return self.place(State.nobody(fed.layout.initial, len(fed.clients)), fed)
 
     def round(self, state: State, fed: Federation) -> State:
         """FedAvg inside each cluster."""
         state = self.place(state, fed)
-        cohort = fed.sample(self.fraction, among=state.placed)
-        return merge(state, fed.ask(cohort, self.solver, state))
+        return round_in_groups(state, fed, self.solver, self.fraction)
 
     def place(self, state: State, fed: Federation) -> State:
         """Send the basis; join the cluster at the smallest mean angle."""
         if not len(state.unplaced):
             return state
         U = fed.ask(state.unplaced, Basis(self.p), state)  # (m, features, p)
-        if not len(U.clients):
+        if not U:
             return state
         if "bases" not in state.memory:
             return self.cluster(state, U, fed)
@@ -76,8 +72,7 @@ class PACFL:
         some, others = landmarks(U, self.landmarks, fed)
         A = subspaces(some.values, self.angle)  # (m, m) degrees
         labels = agglomerate(A, self.threshold, self.clusters, self.linkage)
-        models = fed.layout.initial.repeat(int(labels.max()) + 1, 1)
-        state = state.regroup(some.clients, labels, models).hold(
+        state = state.regroup(some.clients, labels, fed.layout.initial).hold(
             bases=some.values,
             base_labels=labels,
             **kept(A, some.clients, len(fed.clients)),

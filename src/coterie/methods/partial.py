@@ -17,11 +17,13 @@ from torch import Tensor
 from coterie.core.bounds import Count, Share, dataclass
 from coterie.core.client import Client
 from coterie.core.layout import Layout
-from coterie.core.types import Federation, Reply, State, Task
+from coterie.core.types import AnswerForm, Federation, Reply, State, Task
 from coterie.methods.fedavg import FedAvg
+from coterie.tasks.optimiser import SGD
 from coterie.tasks.score import Score
-from coterie.tasks.solver import Solver, own_row
+from coterie.tasks.solver import Solver, trained
 from coterie.tasks.steps import SteppedTask, Stepwise
+from coterie.tasks.train import Train, own_row
 from coterie.words.merge import merge
 
 
@@ -29,14 +31,14 @@ from coterie.words.merge import merge
 class LGFedAvg(FedAvg):
     """All layers learn together; the lower ones stay on the client, the upper ones are averaged."""
 
-    solver: Solver = Solver(lr=0.01, momentum=0.5, epochs=10, batch=10)
+    solver: Solver = Solver(lr=0.01, optimiser=SGD(momentum=0.5), epochs=10, batch=10)
     fraction: Share = 0.1  # of clients drawn in a round
     private: str = "~head"  # the layers that each client keeps; LeNet-5: "conv1,conv2,fc1"
 
     @property
     def local(self) -> Task:
         """Plain SGD on everything."""
-        return replace(self.solver, private=self.private)
+        return Train(self.solver, private=self.private)
 
     @property
     def score(self) -> Score:
@@ -60,9 +62,18 @@ class PrivateFirst(SteppedTask):
     fit: bool = False  # train the private layers alone, and send nothing
 
     @property
+    def trains(self) -> Solver:
+        """The recipe of both trainings, but for the epochs of the first."""
+        return self.solver
+
+    @property
     def download(self) -> str:
         """Everything the client does not hold itself."""
         return f"~{self.private}"
+
+    def answer_form(self, layout: Layout) -> AnswerForm:
+        """The common layers, or nothing."""
+        return {"value": layout.form("none" if self.fit else f"~{self.private}")}
 
     def stepwise(
         self,
@@ -76,10 +87,10 @@ class PrivateFirst(SteppedTask):
         common = f"~{self.private}"
         w = own_row(client, models, self.private, layout)
         if learns(self.private, layout):
-            first = replace(self.solver, train=self.private, epochs=self.epochs, steps=0)
-            w, _ = yield from first.trained(client, w, rng)
+            first = replace(self.solver, epochs=self.epochs, steps=0)
+            w, _ = yield from trained(first, client, w, rng, train=self.private)
         if learns(common, layout) and not self.fit:
-            w, _ = yield from replace(self.solver, train=common).trained(client, w, rng)
+            w, _ = yield from trained(self.solver, client, w, rng, train=common)
         keep = {"private": w[layout.columns(self.private)].clone()}
         return Reply(w[:0] if self.fit else w[layout.columns(common)], keep=keep)
 
@@ -88,7 +99,9 @@ class PrivateFirst(SteppedTask):
 class FedRep(LGFedAvg):
     """A common body, and a head for each client, fitted to the body before the body learns."""
 
-    solver: Solver = Solver(lr=0.01, momentum=0.5, epochs=1, batch=10)  # its epochs are the body's
+    solver: Solver = Solver(
+        lr=0.01, optimiser=SGD(momentum=0.5), epochs=1, batch=10
+    )  # its epochs are the body's
     fraction: Share = 0.1  # of clients drawn in a round
     private: str = "head"  # the layers that each client keeps
     head_epochs: Count = 10  # epochs of the private layers, before those of the body

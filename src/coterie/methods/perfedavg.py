@@ -16,10 +16,12 @@ from torch import Tensor
 from coterie.core.bounds import NonNegative, Positive, Share, dataclass
 from coterie.core.client import Client
 from coterie.core.layout import Layout
-from coterie.core.types import Reply, Task
+from coterie.core.types import AnswerForm, Reply, Task
 from coterie.methods.fedavg import FedAvg
+from coterie.tasks.optimiser import SGD
 from coterie.tasks.score import Score
 from coterie.tasks.solver import Solver
+from coterie.tasks.train import Train
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,15 @@ class HessianFree(Task):
     alpha: Positive = 0.01
     delta: Positive = 1e-3
 
+    @property
+    def trains(self) -> Solver:
+        """The recipe of the outer steps."""
+        return self.solver
+
+    def answer_form(self, layout: Layout) -> AnswerForm:
+        """The trained model."""
+        return {"value": layout.form()}
+
     def __call__(
         self,
         client: Client,
@@ -43,8 +54,8 @@ class HessianFree(Task):
         rng: torch.Generator,
     ) -> Reply:
         """Train, and send everything back."""
-        net = layout.flat(models, train=self.solver.train)
-        w, v = net.w[: layout.trainable], torch.zeros_like(net.grad)
+        net = layout.flat(models)
+        w, state = net.w[: layout.trainable], self.solver.optimiser.init(net.grad)
         anchor = models[: layout.trainable]
 
         def gradient(at: Tensor, batch: Tensor) -> Tensor:
@@ -61,7 +72,7 @@ class HessianFree(Task):
                 behind = gradient(here - self.delta * g, third)
                 w.copy_(here)
                 net.grad.copy_(g - self.alpha * (ahead - behind) / (2 * self.delta))
-                self.solver.apply(net, v, anchor)
+                self.solver.apply(net, state, anchor)
         return Reply(net.w.clone())
 
 
@@ -69,7 +80,9 @@ class HessianFree(Task):
 class PerFedAvg(FedAvg):
     """FedAvg with MAML's local objective: the loss after one gradient step of rate alpha."""
 
-    solver: Solver = Solver(lr=0.001, momentum=0.5, epochs=10, batch=10)  # lr: beta, the outer rate
+    solver: Solver = Solver(
+        lr=0.001, optimiser=SGD(momentum=0.5), epochs=10, batch=10
+    )  # lr: beta, the outer rate
     fraction: Share = 0.1  # of clients drawn in a round
     alpha: NonNegative = 0.01  # rate of the inner step, and of the step before the test
     order: Literal["first", "hessian-free"] = "first"  # first: leave the second derivatives out
@@ -79,7 +92,7 @@ class PerFedAvg(FedAvg):
     def local(self) -> Task:
         """First-order MAML, or the Hessian-free one; without an inner step, plain SGD."""
         if self.order == "first" or not self.alpha:
-            return replace(self.solver, meta=self.alpha)
+            return Train(replace(self.solver, meta=self.alpha))
         return HessianFree(self.solver, self.alpha, self.delta)
 
     @property

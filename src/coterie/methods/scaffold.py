@@ -15,9 +15,10 @@ from torch import Tensor
 from coterie.core.bounds import Positive, Share, dataclass
 from coterie.core.client import Client
 from coterie.core.layout import Layout
-from coterie.core.types import Federation, Reply, State
+from coterie.core.types import AnswerForm, Federation, Reply, State
+from coterie.tasks.optimiser import sgd
 from coterie.tasks.score import Score
-from coterie.tasks.solver import Solver
+from coterie.tasks.solver import Solver, trained
 from coterie.tasks.steps import SteppedTask, Stepwise
 from coterie.words.merge import advance
 from coterie.words.mixing import control, uniform
@@ -44,6 +45,15 @@ class Controlled(SteppedTask):
 
     solver: Solver = Solver()
 
+    @property
+    def trains(self) -> Solver:
+        """The recipe of the training."""
+        return self.solver
+
+    def answer_form(self, layout: Layout) -> AnswerForm:
+        """The trained model, and the change of the client's variate."""
+        return {"value": layout.form(), "extra.change": layout.form("params")}
+
     def stepwise(
         self,
         client: Client,
@@ -57,7 +67,7 @@ class Controlled(SteppedTask):
         given = client.memory.get("answers", torch.zeros((), dtype=torch.long))
         arrived = sent.get("answers", given)
         c_i = client.memory.get("control" if arrived >= given else "before", torch.zeros_like(c))
-        y, steps = yield from self.solver.trained(client, models, rng, shift=c - c_i)
+        y, steps = yield from trained(self.solver, client, models, rng, shift=c - c_i)
         p = layout.trainable
         new = variate(c_i, c, models[:p], y[:p], steps, self.solver.lr)
         keep = {"control": new, "before": c_i, "answers": torch.minimum(arrived, given) + 1}
@@ -80,6 +90,12 @@ class SCAFFOLD:
         """Every client tests the one model."""
         return Score()
 
+    @property
+    def plain(self) -> Solver:
+        """The solver without momentum."""
+        optimiser = replace(sgd(self.solver.optimiser, "SCAFFOLD"), momentum=0.0)
+        return replace(self.solver, optimiser=optimiser)
+
     def init(self, fed: Federation) -> State:
         """All variates are zero."""
         return State.shared(fed.layout.initial, len(fed.clients)).hold(
@@ -94,20 +110,20 @@ class SCAFFOLD:
         cohort = fed.sample(self.fraction)
         c, answers, missed = (state.memory[name] for name in ("control", "answers", "missed"))
         send = {"control": c[None]} | ({"answers": answers[cohort]} if missed[cohort].any() else {})
-        y = fed.ask(cohort, Controlled(replace(self.solver, momentum=0.0)), state, **send)
+        y = fed.ask(cohort, Controlled(self.plain), state, **send)
         state = state.hold(
             missed=missed.index_fill(0, cohort, True).index_fill(0, y.clients, False),
             answers=answers.index_add(0, y.clients, torch.ones_like(y.clients)),
         )
-        if not len(y.clients):
+        if not y:
             return state
-        mean = uniform(len(y.clients))
+        mean = uniform(len(y))
         state = advance(state, y, mean, fed.layout, mean=mean, rate=self.server_lr)
         return state.hold(control=control(c, y.extra["change"], len(fed.clients)))
 
     def place(self, state: State, fed: Federation) -> State:
         """A newcomer takes the model; its variate is zero, so the mean of all becomes smaller."""
-        state = state.reassign(state.unplaced, torch.zeros_like(state.unplaced))
+        state = state.give_unplaced(0)
         c, answers, missed = (state.memory[name] for name in ("control", "answers", "missed"))
         more = len(fed.clients) - len(answers)
         if not more:

@@ -15,6 +15,7 @@ from coterie import config as configs
 from coterie import engines
 from coterie.config import Config
 from coterie.config.resolved import tree
+from coterie.config.schema import Train
 from coterie.core.errors import CheckpointError
 from coterie.core.events import Listener, silence
 from coterie.core.layout import Layout
@@ -33,6 +34,8 @@ from coterie.studies.newcomers import hold_out, join
 from coterie.studies.result import Result
 from coterie.studies.train_loop import Plan, summary_of
 from coterie.studies.training import Gather
+from coterie.tasks.optimiser import SGD
+from coterie.tasks.solver import Solver
 from coterie.trackers import track
 
 
@@ -200,7 +203,7 @@ def method(config: Config) -> Method:
     own: dict[str, Any] = {f.name: f.default for f in fields(cls)}
     shared: dict[str, Any] = {}
     if "solver" in own:
-        shared["solver"] = replace(own["solver"], **config.train.solver)
+        shared["solver"] = solver(config.train, own["solver"])
     if "fraction" in own:
         shared["fraction"] = config.train.participation
     made: Method = cls(**shared, **config.hyper)
@@ -217,6 +220,11 @@ def network(config: Config, shape: Sequence[int], classes: int) -> Layout:
         head=config.model.head,
         options=model_options(config),
     )
+
+
+def solver(train: Train, own: Solver) -> Solver:
+    """A method's own recipe of local training with all that [train] sets."""
+    return replace(own, **train.solver, optimiser=SGD(**train.optimiser))
 
 
 def model_options(config: Config) -> dict[str, Any]:

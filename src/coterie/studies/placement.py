@@ -18,7 +18,7 @@ from coterie.core.client import Client
 from coterie.core.errors import DataError
 from coterie.core.layout import Layout
 from coterie.core.rng import stream
-from coterie.core.types import Asked, Method, Reply, State
+from coterie.core.types import AnswerForm, Asked, Method, Reply, State
 from coterie.data.dataset import Data, Scaler
 from coterie.data.population_given import Given, quarters, unfit
 from coterie.engines.front import Front
@@ -65,7 +65,8 @@ def place(result: Result, newcomers: Given | Sequence[Given], epochs: int = 5) -
     unmoved(before, after, fed.names)
     down, up = spent(fed.ledger, len(fed.names)).tolist()
     settled = new[after.assign[new] >= 0]
-    task = Settle(adapt, result.method.score.private)
+    score = result.method.score
+    task = Settle(adapt, score.private, score.train)
     r = fed.at(after.round, "evaluate").ask(settled, task, after)
     names = {i: fed.names[i] for i in new.tolist()}
     there = [names[i] for i in r.clients.tolist()]
@@ -89,6 +90,11 @@ class Settle(Score):
     The reply is (2, 2) as that of `Score`, the rows alike where nothing adapts; `models` (2, P).
     """
 
+    def answer_form(self, layout: Layout) -> AnswerForm:
+        """The scores, and the two models."""
+        dtype, (size,) = layout.form()
+        return {"value": ("float64", (2, 2)), "extra.models": (dtype, (2, size))}
+
     def stepwise(
         self,
         client: Client,
@@ -109,8 +115,8 @@ class Settle(Score):
 
 def adaptation(method: Method, epochs: int) -> Solver | None:
     """How a newcomer trains: as the method adapts anybody, or else as its clients train."""
-    own = method.score.adapt
-    if own is None:
+    own = method.score.trains
+    if not isinstance(own, Solver):
         own = getattr(method, "solver", Solver())
     return replace(own, epochs=epochs, steps=0, meta=0.0) if epochs else None
 

@@ -18,7 +18,6 @@ from coterie.runs import metrics
 from coterie.runs.history import History
 from coterie.runs.per_client import PerClient
 from coterie.runs.reading import Clusters, RunReader
-from coterie.tasks.score import Held
 
 if TYPE_CHECKING:
     from coterie.data.population_given import Given
@@ -56,7 +55,7 @@ class Result:
         """
         i = client if isinstance(client, int) else list(self.fed.names).index(client)
         then = self.fed.at(self.state.round, "evaluate")
-        held = then.ask(torch.tensor([i]), Held(self.method.score), self.state)
+        held = then.ask(torch.tensor([i]), self.method.score.held, self.state)
         return self.fed.layout.module(held.values[0])
 
     def place(self, newcomers: Given | Sequence[Given], epochs: int = 5) -> Placement:

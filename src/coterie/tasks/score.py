@@ -11,9 +11,10 @@ from torch.nn import functional as F
 from coterie.core.bounds import dataclass
 from coterie.core.client import Client
 from coterie.core.layout import Layout
-from coterie.core.types import Reply
-from coterie.tasks.solver import Solver, own_row
+from coterie.core.types import AnswerForm, Evaluation, Reply
+from coterie.tasks.solver import Solver, trained
 from coterie.tasks.steps import SteppedTask, Stepwise, logits
+from coterie.tasks.train import own_row
 
 
 def accuracy_and_loss(logits: Tensor, y: Tensor) -> Tensor:
@@ -26,7 +27,7 @@ def accuracy_and_loss(logits: Tensor, y: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Score(SteppedTask):
+class Score(SteppedTask, Evaluation):
     """Test the model a client holds; with `adapt`, also what becomes of it after local training.
 
     The reply is (stages, 2): a row (accuracy, loss) for each stage. Adaptation happens on a copy
@@ -35,6 +36,12 @@ class Score(SteppedTask):
 
     adapt: Solver | None = None  # local training before the second test
     private: str = "none"  # the columns that each client has of its own
+    train: str = "all"  # the columns that adaptation trains
+
+    @property
+    def trains(self) -> Solver | None:
+        """The recipe of the adaptation."""
+        return self.adapt
 
     @property
     def download(self) -> str:
@@ -47,12 +54,12 @@ class Score(SteppedTask):
         return ("before", "after") if self.adapt else ("before",)
 
     @property
-    def trains(self) -> Solver | None:
-        """The adaptation, if there is one."""
-        return self.adapt
+    def held(self) -> Held:
+        """The question for the model of the last stage."""
+        return Held(self)
 
-    def answer_form(self, layout: Layout) -> Mapping[str, tuple[str, tuple[int, ...]]] | None:
-        """Accuracy and loss of each stage."""
+    def answer_form(self, layout: Layout) -> AnswerForm:
+        """Accuracy and loss for each stage."""
         return {"value": ("float64", (len(self.stages), 2))}
 
     def stepwise(
@@ -76,7 +83,7 @@ class Score(SteppedTask):
         """(P,) for each stage: what the client holds, and what its adaptation makes of it."""
         rows = [own_row(client, models, self.private, layout)]
         if self.adapt:
-            adapted, _ = yield from self.adapt.trained(client, rows[0], rng)
+            adapted, _ = yield from trained(self.adapt, client, rows[0], rng, train=self.train)
             rows.append(adapted)
         return rows
 
@@ -88,14 +95,18 @@ class Held(SteppedTask):
     score: Score = Score()
 
     @property
-    def download(self) -> str:
-        """As for the test."""
-        return self.score.download
+    def trains(self) -> Solver | None:
+        """The recipe of the adaptation before the last test."""
+        return self.score.adapt
 
     @property
-    def trains(self) -> Solver | None:
-        """The adaptation that the test makes, if any."""
-        return self.score.trains
+    def download(self) -> str:
+        """What the test needs."""
+        return self.score.download
+
+    def answer_form(self, layout: Layout) -> AnswerForm:
+        """One model."""
+        return {"value": layout.form()}
 
     def stepwise(
         self,
@@ -105,6 +116,6 @@ class Held(SteppedTask):
         layout: Layout,
         rng: torch.Generator,
     ) -> Stepwise[Reply]:
-        """Make it again."""
+        """Adapt as the test does, and send the result instead of its scores."""
         rows = yield from self.score.rows(client, models, layout, rng)
         return Reply(rows[-1])

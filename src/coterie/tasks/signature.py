@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 from coterie.core.bounds import Count, Part, dataclass
 from coterie.core.client import Client
 from coterie.core.layout import Layout
-from coterie.core.types import Receives, Reply, Task
+from coterie.core.types import AnswerForm, Receives, Reply, Task
 from coterie.tasks.steps import SteppedTask, Stepwise, logits
 from coterie.words.affinity import importance
 from coterie.words.distance import basis, trajectory
@@ -24,6 +24,10 @@ class Histogram(Task):
 
     receives: ClassVar[Receives] = "nothing"
     classes: Count = 2
+
+    def answer_form(self, layout: Layout) -> AnswerForm:
+        """A count for each class."""
+        return {"value": ("float32", (self.classes,))}
 
     def __call__(
         self,
@@ -179,10 +183,3 @@ def sample_losses(models: Tensor, client: Client) -> Stepwise[Tensor]:
         said = yield from logits(row, client.x)
         each.append(cross_entropy(said, client.y, reduction="none"))
     return torch.stack(each, 1).nan_to_num(nan=1e20, posinf=1e20)
-
-
-def spread(D: Tensor, clients: Tensor, n: int) -> Tensor:
-    """(n, n): the distances of those who answered, NaN for whoever did not."""
-    full = D.new_full((n, n), float("nan"))
-    full[clients[:, None], clients] = D
-    return full

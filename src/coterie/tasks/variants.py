@@ -12,10 +12,11 @@ from torch import Tensor
 from coterie.core.bounds import dataclass
 from coterie.core.client import Client
 from coterie.core.layout import Layout
-from coterie.core.types import Receives, Reply
+from coterie.core.types import AnswerForm, Receives, Reply
 from coterie.tasks.signature import sample_losses, whole
-from coterie.tasks.solver import Solver, own_row
+from coterie.tasks.solver import Solver, trained
 from coterie.tasks.steps import SteppedTask, Stepwise
+from coterie.tasks.train import own_row
 
 
 @dataclass(frozen=True)
@@ -30,9 +31,18 @@ class Choose(SteppedTask):
     heads: bool = False  # only the heads travel k times
 
     @property
+    def trains(self) -> Solver:
+        """The recipe for the model that was chosen."""
+        return self.solver
+
+    @property
     def download(self) -> str:
         """Every model, or every head."""
         return "head" if self.heads else "all"
+
+    def answer_form(self, layout: Layout) -> AnswerForm:
+        """The trained model, and which it was."""
+        return {"value": layout.form(), "extra.choice": ("int64", ())}
 
     def stepwise(
         self,
@@ -45,7 +55,7 @@ class Choose(SteppedTask):
         """Choose by training loss, the first among equals; then train."""
         rows = whole(models, sent, layout)
         choice = (yield from sample_losses(rows, client)).mean(0).argmin()
-        w, _ = yield from self.solver.trained(client, rows[choice], rng)
+        w, _ = yield from trained(self.solver, client, rows[choice], rng)
         return Reply(w, {"choice": choice})
 
 
@@ -60,6 +70,15 @@ class Pulled(SteppedTask):
     receives: ClassVar[Receives] = "nothing"
     solver: Solver = Solver()
 
+    @property
+    def trains(self) -> Solver:
+        """The recipe, without its pull: how strong it is, is sent."""
+        return self.solver
+
+    def answer_form(self, layout: Layout) -> AnswerForm:
+        """The trained model."""
+        return {"value": layout.form()}
+
     def stepwise(
         self,
         client: Client,
@@ -71,5 +90,5 @@ class Pulled(SteppedTask):
         """Train, remember, send."""
         start = sent.get("start", own_row(client, models, "all", layout))
         pulled = replace(self.solver, prox=float(sent["prox"]))
-        w, _ = yield from pulled.trained(client, start, rng, anchor=sent["anchor"])
+        w, _ = yield from trained(pulled, client, start, rng, anchor=sent["anchor"])
         return Reply(w, keep={"private": w})

@@ -3,58 +3,61 @@
 from __future__ import annotations
 
 import json
-import pkgutil
+import re
+from contextlib import suppress
 from dataclasses import fields
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from coterie.core.errors import ConfigError
+from coterie.core.sendable import Sendable, place_of
 from coterie.core.types import Task
+
+PLACE = "class"  # the key that tells which class a table is of: no field can be called so
+OURS = re.compile(r"coterie(\.[a-z]\w*)+")  # modules that a message may have imported by name
 
 
 def encode(task: Task) -> str:
-    """A task as JSON: its name and its fields, tasks inside tasks included."""
+    """A task as JSON: where its class is defined and its fields, with all that lies in them."""
     return json.dumps(_plain(task), sort_keys=True)
 
 
 def decode(text: str) -> Task:
     """The task that `encode` wrote. Only tasks this installation knows are made, nothing is run.
 
-    Those of coterie's own methods are known without being imported before; tasks of your own are
-    known where the module that defines them was imported.
+    Those of coterie itself are imported where they are named; tasks of your own are known where the
+    module that defines them was imported. No other module is imported because a message names it.
     """
-    task = _task(json.loads(text))
+    task = _made(json.loads(text))
     if not isinstance(task, Task):
         raise _unknown(text[:80])
     return task
 
 
-def acquaint() -> None:
-    """Import every method of coterie, so that their tasks are known."""
-    for module in pkgutil.iter_modules([str(Path(__file__).parent / "methods")]):
-        import_module(f"coterie.methods.{module.name}")
-
-
 def _plain(value: Any) -> Any:
-    if isinstance(value, Task):
+    if isinstance(value, Sendable):
         body = {f.name: _plain(getattr(value, f.name)) for f in fields(value)}  # type: ignore[arg-type]
-        return {"task": type(value).__name__, **body}
+        return {PLACE: place_of(type(value)), **body}
     return value
 
 
-def _task(value: Any) -> Any:
-    if not (isinstance(value, dict) and "task" in value):
+def _made(value: Any) -> Any:
+    if not (isinstance(value, dict) and PLACE in value):
         return value
-    name = value["task"]
-    if not isinstance(name, str):
-        raise _unknown(name)
-    body = {key: _task(field) for key, field in value.items() if key != "task"}
-    if name not in Task.known:
-        acquaint()
-    if name not in Task.known:
-        raise _unknown(name)
-    return Task.known[name](**body)
+    cls: Any = _class(value[PLACE])
+    return cls(**{key: _made(field) for key, field in value.items() if key != PLACE})
+
+
+def _class(place: object) -> type[Sendable]:
+    if not isinstance(place, str):
+        raise _unknown(place)
+    module = place.partition(":")[0]
+    if place not in Sendable.known and OURS.fullmatch(module):
+        with suppress(ImportError):
+            import_module(module)
+    if place not in Sendable.known:
+        raise _unknown(place)
+    return Sendable.known[place]
 
 
 def _unknown(name: object) -> ConfigError:

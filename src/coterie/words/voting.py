@@ -96,30 +96,28 @@ def should_stop(variances: Tensor, latest: int = 10) -> bool:
     return elbow or rising or t >= latest
 
 
-def demarcate(distance: Tensor, include_self: bool = False, min_gap_ratio: float = 0.0) -> Tensor:
+def demarcate(distance: Tensor, include_self: bool = False) -> Tensor:
     """Whom each client counts as its own: (n, n) -> (n, n) bool, row m the group of m.
 
     The others, nearest first, up to the widest gap between neighbours (the first among equals),
-    and m itself. Everybody when there is no gap, or when it is narrower than `min_gap_ratio` times
-    the mean distance to the others. `include_self` lets the client's own 0 take part in the gaps.
+    and m itself. Everybody when there is no gap. `include_self` lets the client's own 0 take part
+    in the gaps.
 
     >>> x = torch.tensor([0.0, 1.0, 9.0])
     >>> demarcate((x[:, None] - x).abs()).int().tolist()
     [[1, 1, 0], [1, 1, 0], [0, 1, 1]]
     """
     checks.distances(distance)
-    if not min_gap_ratio >= 0:
-        raise ValueError(f"min_gap_ratio must not be negative, got {min_gap_ratio}")
     n = len(distance)
     if n < (2 if include_self else 3):  # there is no gap
         return torch.ones(n, n, dtype=torch.bool)
     groups = torch.empty(n, n, dtype=torch.bool)
     for who in torch.arange(n).split(ROWS):
-        groups[who] = _nearby(distance[who], who, include_self, min_gap_ratio)
+        groups[who] = _nearby(distance[who], who, include_self)
     return groups
 
 
-def _nearby(distance: Tensor, who: Tensor, include_self: bool, min_gap_ratio: float) -> Tensor:
+def _nearby(distance: Tensor, who: Tensor, include_self: bool) -> Tensor:
     """The rows of `demarcate` for some clients, whose distances to all these are: (m, n)."""
     n = distance.shape[1]
     own = torch.zeros(len(who), n, dtype=torch.bool).scatter_(1, who[:, None], True)
@@ -129,9 +127,8 @@ def _nearby(distance: Tensor, who: Tensor, include_self: bool, min_gap_ratio: fl
     if not include_self:
         near, order = near[:, 1:], order[:, 1:]
     widest, at = near.diff(dim=1).max(1)  # the first among equals
-    mean = distance.masked_fill(own, 0).sum(1) / (n - 1)
     inside = torch.arange(order.shape[1]) <= at[:, None]
-    inside |= ((widest <= 0) | (widest < min_gap_ratio * mean))[:, None]
+    inside |= (widest <= 0)[:, None]
     return own.scatter_(1, order, inside | (order == who[:, None]))
 
 
@@ -181,19 +178,18 @@ def vote(
     weighted: bool = True,
     chain: bool = True,
     include_self: bool = False,
-    min_gap_ratio: float = 0.0,
 ) -> Vote:
     """AutoCFL's grouping by weighted votes (Eq. 11-13): (n, n), (n,) -> Vote.
 
     Each client goes where its votes add up highest (the first within 1e-12). `chain` puts clients
     in one group that are linked through representatives; without it a group is those with the same
-    representative. Two clients are never separated. See `demarcate` for the other options.
+    representative. Two clients are never separated. See `demarcate` for `include_self`.
 
     >>> x = torch.tensor([0.0, 1.0, 2.0, 50.0, 51.0])
     >>> vote((x[:, None] - x).abs(), torch.full((5,), 8)).labels.tolist()
     [0, 0, 0, 1, 1]
     """
-    chosen, S = _tally(demarcate(distance, include_self, min_gap_ratio), sizes, weighted)
+    chosen, S = _tally(demarcate(distance, include_self), sizes, weighted)
     top = S.amax(1, keepdim=True)
     best = chosen[(top - S <= 1e-12).int().argmax(1)]
     return Vote(components(best) if chain else canonical(best), best)

@@ -25,6 +25,7 @@ from coterie.methods.ditto import Ditto
 from coterie.methods.fedavg import FedAvg
 from coterie.methods.scaffold import SCAFFOLD
 from coterie.tasks.solver import Solver
+from coterie.tasks.train import Train
 from tests.engines.flower.fake import Rig
 from tests.tiny import federation, same
 
@@ -70,7 +71,7 @@ def test_memories_never_reach_the_server(tmp_path: Path) -> None:
 def test_a_client_that_is_lost_is_left_out_and_named(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     rig.grid.fault = lambda name, message: "lost" if name == "3" else None
-    replies = rig.fed.at(0).ask(rig.fed.clients, SOLVER, everybody(rig))
+    replies = rig.fed.at(0).ask(rig.fed.clients, Train(SOLVER), everybody(rig))
     assert replies.clients.tolist() == [0, 1, 2, 4, 5, 6, 7]
     assert [e["client"] for e in rig.said("missing")] == ["3"]
     assert rig.time.time >= rig.deadlines.deadline
@@ -83,7 +84,7 @@ def everybody(rig: Rig) -> State:
 def test_nobody_is_waited_for_who_is_not_there_once_enough_answered(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     rig.grid.online -= {100, 101}
-    replies = rig.fed.at(0).ask(rig.fed.clients, SOLVER, everybody(rig))
+    replies = rig.fed.at(0).ask(rig.fed.clients, Train(SOLVER), everybody(rig))
     assert len(replies.clients) == 6
     assert rig.time.time < 3
 
@@ -97,10 +98,10 @@ def test_who_comes_back_in_time_is_asked_again(tmp_path: Path) -> None:
             rig.grid.online |= {100}
 
     rig.time.wake = wake
-    replies = rig.fed.at(0).ask(rig.fed.clients, SOLVER, everybody(rig))
+    replies = rig.fed.at(0).ask(rig.fed.clients, Train(SOLVER), everybody(rig))
     assert len(replies.clients) == 8
     serial = federation()
-    want = serial.at(0).ask(serial.clients, SOLVER, everybody(rig))
+    want = serial.at(0).ask(serial.clients, Train(SOLVER), everybody(rig))
     assert torch.equal(replies.values, want.values)
 
 
@@ -115,7 +116,7 @@ def test_a_node_that_dies_over_a_message_is_asked_again_when_it_is_back(tmp_path
         return None
 
     rig.grid.fault = fault
-    assert len(rig.fed.at(0).ask(rig.fed.clients, SOLVER, everybody(rig)).clients) == 8
+    assert len(rig.fed.at(0).ask(rig.fed.clients, Train(SOLVER), everybody(rig)).clients) == 8
     assert "code 5" in rig.said("unreached")[0]["why"]
 
 
@@ -128,7 +129,7 @@ def test_a_node_that_went_and_came_back_unseen_is_asked_again(tmp_path: Path) ->
         rig.grid.fault = lambda name, message: None
 
     rig.time.wake = wake
-    assert len(rig.fed.at(0).ask(rig.fed.clients, SOLVER, everybody(rig)).clients) == 8
+    assert len(rig.fed.at(0).ask(rig.fed.clients, Train(SOLVER), everybody(rig)).clients) == 8
     assert rig.time.time < 10
 
 
@@ -136,14 +137,14 @@ def test_a_late_answer_is_dropped_and_told(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     view = rig.fed.at(0)
     rig.grid.fault = lambda name, message: "late" if name == "5" else None
-    view.ask(rig.fed.clients, SOLVER, everybody(rig))
+    view.ask(rig.fed.clients, Train(SOLVER), everybody(rig))
     rig.grid.fault = lambda name, message: None
     rig.grid.release()
-    again = view.ask(rig.fed.clients, SOLVER, everybody(rig))
+    again = view.ask(rig.fed.clients, Train(SOLVER), everybody(rig))
     assert [e["client"] for e in rig.said("late")] == ["5"]
     serial = federation().at(0)
-    serial.ask(serial.clients, SOLVER, everybody(rig))
-    want = serial.ask(serial.clients, SOLVER, everybody(rig))
+    serial.ask(serial.clients, Train(SOLVER), everybody(rig))
+    want = serial.ask(serial.clients, Train(SOLVER), everybody(rig))
     assert torch.equal(again.values, want.values)
 
 
@@ -230,11 +231,11 @@ FAULTS = {
 def test_a_wrong_answer_is_refused_and_the_others_are_used(change: Any, tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     rig.grid.fault = wrong(rig, change)
-    replies = rig.fed.at(0).ask(rig.fed.clients, SOLVER, everybody(rig))
+    replies = rig.fed.at(0).ask(rig.fed.clients, Train(SOLVER), everybody(rig))
     assert replies.clients.tolist() == [0, 2, 3, 4, 5, 6, 7]
     assert re.search(FAULTS[change], rig.fed.ledger[-1].rejected[1])
     serial = federation()
-    want = serial.at(0).ask(serial.clients, SOLVER, everybody(rig))
+    want = serial.at(0).ask(serial.clients, Train(SOLVER), everybody(rig))
     assert torch.equal(replies.values, want.values[replies.clients])
 
 
@@ -313,7 +314,7 @@ def test_a_second_client_of_a_name_is_refused_and_the_first_stays(tmp_path: Path
     twin = rig.grid.owners[103]
     rig.grid.owners[200] = twin
     rig.grid.online.add(200)
-    replies = rig.fed.at(0).ask(rig.fed.clients, SOLVER, everybody(rig))
+    replies = rig.fed.at(0).ask(rig.fed.clients, Train(SOLVER), everybody(rig))
     assert len(replies.clients) == 8
     assert rig.said("refused") == [
         {"event": "refused", "node": "200", "why": "a client 3 is there already"}
@@ -338,7 +339,7 @@ def test_who_could_not_be_asked_for_its_name_is_asked_again(tmp_path: Path) -> N
 def test_a_message_that_was_not_taken_is_sent_again(tmp_path: Path) -> None:
     rig, refusals = Rig(tmp_path), iter(["untaken", "untaken"])
     rig.grid.fault = lambda name, message: next(refusals, None) if name == "3" else None
-    replies = rig.fed.at(0).ask(rig.fed.clients, SOLVER, everybody(rig))
+    replies = rig.fed.at(0).ask(rig.fed.clients, Train(SOLVER), everybody(rig))
     assert len(replies.clients) == 8
     assert next(refusals, None) is None
 

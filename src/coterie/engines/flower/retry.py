@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from coterie.core.errors import DivergedError, QuorumError
-from coterie.core.types import Engine, Federation, Method, State
-from coterie.tasks.score import Score
+from coterie.core.types import Engine, Evaluation, Federation, Method, State
 
 
 class AbandonedError(QuorumError):
@@ -46,7 +45,7 @@ class Retrying:
         return repr(self.method)
 
     @property
-    def score(self) -> Score:
+    def score(self) -> Evaluation:
         """How a client of the method is tested."""
         return self.method.score
 

@@ -132,7 +132,7 @@ class Stacked:
         for c, work in wanted.items():
             key: tuple[object, ...] = (None, c)
             if isinstance(work, Descent) and self.layers is not None:
-                key = Descent, work.solver, work.client.x.shape[1:]
+                key = Descent, work.solver, work.train, work.client.x.shape[1:]
             elif isinstance(work, Forward):
                 key = Forward, work.row.data_ptr(), work.x.shape[1:]
             found.setdefault(key, []).append(c)

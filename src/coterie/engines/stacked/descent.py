@@ -1,8 +1,8 @@
-"""SGD of many clients at once: their mini-batches side by side, each with its own weights."""
+"""Training of many clients at once: their mini-batches side by side, each with its own weights."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -73,7 +73,7 @@ def descend(
     *,
     channels_last: bool,
 ) -> list[tuple[Tensor, int]]:
-    """What `Descent.alone` gives each, by one set of operations for all; they share a solver."""
+    """What `Descent.run_single` gives each, by one set of operations for all: they train alike."""
     solver = descents[0].solver
     plans = [list(d.passes(layout)) for d in descents]
     taken = [sum(len(sizes) for (_, sizes), _ in plan) for plan in plans]
@@ -90,14 +90,14 @@ def descend(
         before = [[one for _, one in plan if one is not None] for plan in plans]
         inner = Feed(clients, before, outputs)
 
-    mask = layout.mask(solver.train)
+    mask = layout.mask(descents[0].train)
     slices = list(layout.slices.values())
 
     def stacked(rows: Tensor) -> Stack:
         return Stack(layers, slices, rows, mask, channels_last=channels_last)
 
     stack = stacked(trained)
-    beside = {"v": torch.zeros_like(stack.w)}
+    state, beside = solver.optimiser.init(stack.w), dict[str, Tensor]()
     if solver.prox:
         anchors = [d.start if d.anchor is None else d.anchor for d in descents]
         beside["anchor"] = stack.laid(torch.stack(anchors))
@@ -110,12 +110,11 @@ def descend(
         alive = sum(n > step for n in steps)
         if alive < stack.m:  # the others are done
             trained[: stack.m] = stack.rows
-            rows = {name: stack.unlaid(flat)[:alive] for name, flat in beside.items()}
-            stack = stacked(trained[:alive])
-            beside = {name: stack.laid(t) for name, t in rows.items()}
+            wider, stack = stack, stacked(trained[:alive])
+            state, beside = (narrowed(tensors, wider, stack) for tensors in (state, beside))
         solver.step(
             stack,
-            beside["v"],
+            state,
             beside.get("anchor", stack.w),
             outer(step, alive),
             inner(step, alive) if inner else None,
@@ -123,6 +122,14 @@ def descend(
         )
     trained[: stack.m] = stack.rows
     return undo(order, trained, steps)
+
+
+def narrowed(tensors: Mapping[str, Tensor], before: Stack, after: Stack) -> dict[str, Tensor]:
+    """Flat tensors of a stack laid out for its first clients alone; single numbers stay."""
+    return {
+        name: after.laid(before.unlaid(t)[: after.m]) if t.ndim else t
+        for name, t in tensors.items()
+    }
 
 
 def undo(order: Sequence[int], rows: Tensor, steps: Sequence[int]) -> list[tuple[Tensor, int]]:

@@ -15,7 +15,8 @@ from typing import Any
 
 import torch
 
-from coterie.core.types import Reply, Task
+from coterie.core.sendable import Sendable
+from coterie.core.types import Reply
 from coterie.engines.question import Portion, PortionedBackend, Question, Setting
 from coterie.engines.workers.backend import stop_all
 from coterie.engines.workers.shared_memory import SharedBuffer
@@ -80,13 +81,13 @@ class Processes:
     def __init__(self, size: int) -> None:
         self.size = size
         self.inbox = SharedBuffer()
-        self.known: dict[str, type[Task]] = {}
+        self.known: dict[str, type[Sendable]] = {}
 
     def prepare(self, inner: PortionedBackend, setting: Setting, workers: list[Process]) -> None:
         """See that everybody knows every task there is."""
-        if self.known != Task.known:  # a task was written since, as happens in notebooks
+        if self.known != Sendable.known:  # a task was written since, as happens in notebooks
             stop_all(workers, os.getpid(), seconds=1)
-            self.known = dict(Task.known)
+            self.known = dict(Sendable.known)
 
     def hire(self, inner: PortionedBackend, setting: Setting, beside: Sequence[Process]) -> Process:
         """A new worker process. A fork has the clients' data at no cost."""

@@ -11,7 +11,7 @@ from scipy.cluster import hierarchy
 from torch import Tensor
 
 from coterie.core import checks
-from coterie.words.grouping.labels import canonical, joined, silhouette
+from coterie.words.grouping.labels import STRUCTURE, canonical, joined, silhouette
 
 Linkage = Literal["average", "single", "complete"]
 
@@ -63,6 +63,9 @@ def cut_k(distance: Tensor, k: int, linkage: Linkage = "average") -> Tensor:
     return _merged(tree(distance, linkage), max(len(distance) - k, 0))
 
 
+CLEAR = 1.15  # the least ratio of a gap: neighbouring heights always differ a little
+
+
 @dataclass(frozen=True)
 class Cut:
     """Where a tree was cut, and how clear the cut is."""
@@ -77,16 +80,14 @@ class Cut:
 def auto_cut(
     distance: Tensor,
     linkage: Linkage = "average",
-    min_ratio: float = 1.15,
-    min_silhouette: float = 0.25,
     attach: bool = True,
 ) -> Cut:
     """The tree cut at its widest relative gap between heights: (n, n) -> Cut.
 
     Only cuts count that leave 2 to n/2 groups, two of them with more than one client. `attach`
     then gives clients that are alone to the nearest larger group (mean distance). One group for
-    all when no cut counts, the gap is narrower than `min_ratio`, or the silhouette falls below
-    `min_silhouette`; ratio and silhouette are then those of the cut that was refused.
+    all when no cut counts, the gap is narrower than `CLEAR`, or the silhouette falls below
+    `STRUCTURE`; ratio and silhouette are then those of the cut that was refused.
 
     >>> x = torch.tensor([0.0, 1.0, 2.0, 50.0, 51.0, 52.0])
     >>> found = auto_cut((x[:, None] - x).abs())
@@ -111,7 +112,7 @@ def auto_cut(
     if attach:
         labels = _attached(distance, labels)
     ratio, score = float(ratios[best]), silhouette(distance, labels)
-    if ratio < min_ratio or score < min_silhouette:
+    if ratio < CLEAR or score < STRUCTURE:
         return Cut(one, top, ratio, score, 1)
     return Cut(labels, float((low[best] * high[best]).sqrt()), ratio, score, int(labels.max()) + 1)
 

@@ -115,6 +115,10 @@ def silhouette(distance: Tensor, labels: Tensor) -> float:
     return float(torch.where(own > 1, s, 0).mean())
 
 
+# Kaufman and Rousseeuw, Finding Groups in Data (1990): below this, "no substantial structure".
+STRUCTURE = 0.25
+
+
 @dataclass(frozen=True)
 class Guarded:
     """Labels that were kept or given up, and the silhouette that decided."""
@@ -124,13 +128,13 @@ class Guarded:
     kept: bool
 
 
-def guard(distance: Tensor, labels: Tensor, limit: float = 0.25) -> Guarded:
-    """One group for all unless the mean silhouette reaches `limit` ("no substantial structure").
+def guard(distance: Tensor, labels: Tensor) -> Guarded:
+    """One group for all unless the mean silhouette reaches `STRUCTURE`.
 
     >>> D = torch.tensor([[0.0, 3.0, 4.0], [3.0, 0.0, 4.0], [4.0, 4.0, 0.0]])
     >>> guard(D, torch.tensor([0, 0, 1])).labels.tolist()
     [0, 0, 0]
     """
     score = silhouette(distance, labels)
-    kept = score >= limit
+    kept = score >= STRUCTURE
     return Guarded(canonical(labels) if kept else torch.zeros_like(labels), score, kept)

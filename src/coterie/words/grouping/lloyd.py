@@ -11,13 +11,16 @@ from coterie.words.grouping.labels import nearest
 from coterie.words.grouping.seeding import kmeanspp
 from coterie.words.mixing import mix, within
 
+TRIES = 10  # starts, of which the best is taken: a single one may be a bad one
+STEPS = 100  # of one try, which shall not go on for ever
 
-def kmeans(rows: Tensor, k: int, rng: torch.Generator, tries: int = 10, most: int = 100) -> Tensor:
+
+def kmeans(rows: Tensor, k: int, rng: torch.Generator) -> Tensor:
     """k-means from the best of several k-means++ starts: (n, P) -> labels (n,), at most k of them.
 
     The best is the one with the least squared distance to the means. Labels are the numbers of the
     centres and may skip one: a centre nobody is nearest to keeps its place. A try ends when nobody
-    moves, after `most` steps in any case.
+    moves, after `STEPS` in any case.
 
     >>> rows = torch.tensor([[0.0], [1.0], [50.0], [51.0]])
     >>> labels = kmeans(rows, 2, torch.Generator().manual_seed(0))
@@ -25,17 +28,15 @@ def kmeans(rows: Tensor, k: int, rng: torch.Generator, tries: int = 10, most: in
     (True, False, True)
     """
     checks.rows(rows)
-    checks.count(tries, "tries")
-    checks.count(most, "most")
     D = l2(rows)
-    found = [lloyd(rows, rows[kmeanspp(D, k, rng)], most) for _ in range(tries)]
+    found = [lloyd(rows, rows[kmeanspp(D, k, rng)]) for _ in range(TRIES)]
     return min(found, key=lambda labels: inertia(D, labels))
 
 
-def lloyd(rows: Tensor, centres: Tensor, most: int) -> Tensor:
+def lloyd(rows: Tensor, centres: Tensor) -> Tensor:
     """(n,) whose centre each row is nearest to, once centres are the means of their rows."""
     labels = nearest(rows, centres)
-    for _ in range(most):
+    for _ in range(STEPS):
         W = within(labels, torch.ones(len(rows)), len(centres))
         centres = mix(W, rows, keep=centres)
         before, labels = labels, nearest(rows, centres)

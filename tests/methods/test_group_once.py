@@ -12,7 +12,7 @@ from coterie.core.layout import Layout
 from coterie.core.types import Replies, State
 from coterie.engines.front import Front
 from coterie.methods import find
-from coterie.methods.landmarks import kept, landmarks
+from coterie.methods.group_once import kept, landmarks
 from coterie.runs.measure import distinct, fit
 from coterie.tasks.solver import Solver
 from tests.methods.planted import groups_of, interleaved, states, subspaces

@@ -1,0 +1,102 @@
+"""The task that nearly every method asks for: train on your own data, and send what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from coterie.core.bounds import dataclass
+from coterie.core.client import Client
+from coterie.core.layout import Layout
+from coterie.core.types import AnswerForm, Reply
+from coterie.tasks.solver import Solver, trained
+from coterie.tasks.steps import SteppedTask, Stepwise, logits
+
+
+@dataclass(frozen=True)
+class Train(SteppedTask):
+    """Train on the client's own data, starting from the model it is sent.
+
+    What may be sent beside the model: `anchor`, the point the proximal term pulls to (default: the
+    model itself); `epochs`, this client's own number of epochs; `start`, where one that continues
+    shall start this time.
+    """
+
+    solver: Solver = Solver()  # how it trains
+    train: str = "all"  # the columns that learn: all, head, body, or names of layers
+    upload: str = "all"  # the columns that are sent back
+    private: str = "none"  # the columns that never leave the client, which remembers its own
+    continues: bool = False  # start from what this client trained last, not from what it is sent
+    report: tuple[Literal["loss", "steps"], ...] = ()  # small numbers sent along
+
+    @property
+    def trains(self) -> Solver:
+        """The recipe."""
+        return self.solver
+
+    @property
+    def download(self) -> str:
+        """Everything the client does not hold itself."""
+        return "none" if self.continues else f"~{self.private}"
+
+    @property
+    def shared(self) -> str:
+        """The columns that are sent back: never a private one."""
+        return self.upload if self.private == "none" else f"~{self.private}"
+
+    def answer_form(self, layout: Layout) -> AnswerForm:
+        """The columns shared, and a number for each report."""
+        kinds = {"loss": layout.form("none")[0], "steps": "float32"}
+        reports: AnswerForm = {f"extra.{name}": (kinds[name], ()) for name in self.report}
+        return {"value": layout.form(self.shared), **reports}
+
+    def stepwise(
+        self,
+        client: Client,
+        models: Tensor,
+        sent: Mapping[str, Tensor],
+        layout: Layout,
+        rng: torch.Generator,
+    ) -> Stepwise[Reply]:
+        """Train, keep what is private, and send back the columns asked for."""
+        w, taken = yield from trained(
+            self.solver,
+            client,
+            sent.get("start", self.start(client, models, layout)),
+            rng,
+            train=self.train,
+            anchor=sent.get("anchor"),
+            epochs=int(sent["epochs"]) if "epochs" in sent else None,
+        )
+        extra: dict[str, Tensor] = {}
+        if "loss" in self.report:
+            extra["loss"] = F.cross_entropy((yield from logits(w, client.x)), client.y)
+        if "steps" in self.report:
+            extra["steps"] = torch.tensor(float(taken))
+        keep = {}
+        if self.private != "none":
+            keep["private"] = w[layout.columns(self.private)].clone()
+        if self.continues:
+            keep["model"] = w
+        return Reply(w[layout.columns(self.shared)], extra, keep)
+
+    def start(self, client: Client, received: Tensor, layout: Layout) -> Tensor:
+        """(P,) the row training starts from."""
+        if self.continues:
+            return client.memory.get("model", layout.initial)
+        return own_row(client, received, self.private, layout)
+
+
+def own_row(client: Client, received: Tensor, private: str, layout: Layout) -> Tensor:
+    """(P,) what was received, and the client's own numbers elsewhere; at first the initial ones."""
+    if private == "none":
+        return received
+    row = layout.initial.clone()
+    row[layout.columns(f"~{private}")] = received
+    if "private" in client.memory:
+        row[layout.columns(private)] = client.memory["private"]
+    return row
