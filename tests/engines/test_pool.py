@@ -36,6 +36,7 @@ from coterie.methods import find
 from coterie.methods.fedavg import FedAvg
 from coterie.models.factory import build
 from coterie.runs import checkpoint
+from coterie.tasks.optimiser import SGD  # noqa: F401  for what is printed as code
 from coterie.tasks.signature import Histogram
 from coterie.tasks.solver import Solver
 from coterie.tasks.train import Train
@@ -134,8 +135,12 @@ def test_tasks_that_receive_nothing_or_one_row_for_all() -> None:
     state = replace(everybody(alone), assign=torch.tensor([0, 0, 0, -1, 0, 0, -1, 0]))
     asked: list[tuple[Tensor, Task, dict[str, Tensor]]] = [
         (pool.clients[2:5], Histogram(classes=4), {}),
-        (pool.clients[:3], replace(SOLVER, prox=0.5), {"anchor": torch.ones(1, pool.layout.size)}),
-        (pool.clients[:3], SOLVER, {"epochs": torch.tensor([3, 1, 2])}),
+        (
+            pool.clients[:3],
+            Train(replace(SOLVER, prox=0.5)),
+            {"anchor": torch.ones(1, pool.layout.size)},
+        ),
+        (pool.clients[:3], Train(SOLVER), {"epochs": torch.tensor([3, 1, 2])}),
     ]
     for cohort, task, send in asked:
         a, b = (fed.at(0).ask(cohort, task, state, **send) for fed in (alone, pool))
@@ -299,7 +304,7 @@ class Die(Task):
             if died < self.times:
                 (Path(self.home) / f"{client.name}.{died}").touch()
                 os.kill(os.getpid(), signal.SIGKILL)
-        return SOLVER(client, models, sent, layout, rng)
+        return Train(SOLVER)(client, models, sent, layout, rng)
 
 
 def test_what_a_worker_died_over_is_done_by_another(tmp_path: Path) -> None:
@@ -458,7 +463,7 @@ def test_workers_end_with_the_pool() -> None:
 @pytest.mark.skipif(not Path("/proc").exists(), reason="no /proc to look for processes in")
 @pytest.mark.parametrize("moment", ["idle", "busy"])
 def test_nothing_is_left_of_a_parent_that_is_killed(tmp_path: Path, moment: str) -> None:
-    long = replace(SOLVER, steps=10**9) if moment == "busy" else Echo()
+    long = Train(replace(SOLVER, steps=10**9)) if moment == "busy" else Echo()
     code = (
         "import time; from tests.engines.test_pool import *\n"
         "pool = started(pooled(federation(), 2))\n"

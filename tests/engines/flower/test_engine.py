@@ -24,6 +24,7 @@ from coterie.methods import METHODS, find
 from coterie.methods.ditto import Ditto
 from coterie.methods.fedavg import FedAvg
 from coterie.methods.scaffold import SCAFFOLD
+from coterie.tasks.signature import Basis
 from coterie.tasks.solver import Solver
 from coterie.tasks.train import Train
 from tests.engines.flower.fake import Rig
@@ -242,7 +243,7 @@ def test_a_wrong_answer_is_refused_and_the_others_are_used(change: Any, tmp_path
 def test_an_odd_form_among_many_is_refused_where_the_task_does_not_tell(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     rig.grid.fault = wrong(rig, shape)
-    states(Ditto(SOLVER), rig.fed, 1)
+    rig.fed.at(0).ask(rig.fed.clients, Basis(2), everybody(rig))
     rejected = next(a.rejected for a in rig.fed.ledger if a.rejected)
     assert "as most sent" in rejected[1]
 
