@@ -6,6 +6,7 @@ These comments are data: messages, `coterie init` and the documentation show the
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from textwrap import indent
 
@@ -55,7 +56,7 @@ def test_every_key_is_explained(table: str) -> None:
 def test_no_explanation_is_lost_when_the_source_is_formatted(module: str, width: int) -> None:
     tree, lines = reader.parse(module)
     written = "\n".join(lines) + "\n"
-    command = ["ruff", "format", "--isolated", f"--line-length={width}", "-"]
+    command = [sys.executable, "-m", "ruff", "format", "--isolated", f"--line-length={width}", "-"]
     done = subprocess.run(command, input=written, capture_output=True, check=True, text=True)
     for name in (node.name for node in tree.body if hasattr(node, "bases")):
         assert comments(done.stdout, name) == comments(written, name)

@@ -107,7 +107,6 @@ def remote(
             RemotePopulation(agreed),
             flower(exchange, config, agreed),
             notes={"engine": "flower"},
-            data_here=False,
         )
 
     return gather

@@ -62,7 +62,6 @@ class Gathered:
     engine: str = ""  # the engine and why it was chosen, in words
     notes: Mapping[str, Any] = field(default_factory=dict)  # of the engine, for checkpoints
     afterwards: Callable[[Result], object] = lambda result: None  # before the page is written
-    data_here: bool = True  # False: the clients' data are on other machines
 
 
 def train_loop(

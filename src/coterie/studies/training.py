@@ -62,7 +62,7 @@ def train(
             them.afterwards(result)
             if folder and page:
                 file = folder.path / "report.html"
-                return replace(result, page=write_page(result, file, say, them.data_here))
+                return replace(result, page=write_page(result, file, say))
             return result
 
 
@@ -145,18 +145,11 @@ def changes(now: Mapping[str, Any], then: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def write_page(
-    result: Result, file: Path, tell: Listener = silence, data_here: bool = True
-) -> Path | None:
-    """The page of a run that just ended; what goes wrong here is told and does not spoil the run.
-
-    Without the clients' data the page shows what the records hold, and says what it cannot know.
-    """
+def write_page(result: Result, file: Path, tell: Listener = silence) -> Path | None:
+    """The page of a run that just ended; what goes wrong here is told and does not spoil the run."""
     from coterie import report  # plotly takes its time
 
     try:
-        if not data_here and result.folder:
-            return report.write_run(result.folder, file)
         return report.write_result(result, file)
     except Exception as error:  # hours of training are worth more than their page
         what = str(error) if isinstance(error, CoterieError) else f"{type(error).__name__}: {error}"
