@@ -8,9 +8,11 @@ A block stands between `<!-- table: NAME ... -->` and `<!-- end -->` in any page
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 from collections.abc import Iterable, Sequence
+from graphlib import TopologicalSorter
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
@@ -250,6 +252,20 @@ def public(package: Any) -> dict[str, list[str]]:
     return found
 
 
+def rooms() -> str:
+    """Every package in the order of the layers: what lives there, and what it may touch."""
+    said = {}
+    for file in (ROOT / "src" / "coterie").glob("*/__init__.py"):
+        text = ast.get_docstring(ast.parse(file.read_text())) or ""
+        (may,) = re.findall(r"^May touch: (.*)\.$", text, re.MULTILINE)
+        said[file.parent.name] = (text.splitlines()[0], may)
+    named = {room: set(re.findall(r"\w+", may)) & said.keys() for room, (_, may) in said.items()}
+    named["cli"] = said.keys() - {"cli"}  # everything
+    order = TopologicalSorter({room: sorted(below) for room, below in sorted(named.items())})
+    rows = [(code(f"{room}/"), *said[room]) for room in order.static_order()]
+    return table(("package", "what lives there", "may touch"), rows)
+
+
 MAKERS: dict[str, Any] = {
     f.__name__: f
     for f in (
@@ -265,6 +281,7 @@ MAKERS: dict[str, Any] = {
         errors,
         aliases,
         api,
+        rooms,
     )
 }
 
