@@ -8,18 +8,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 import torch
 from torch import Tensor
 
+from coterie.core.client import Client as Client
+from coterie.core.layout import Layout as Layout
 from coterie.core.sendable import Sendable
 
-if TYPE_CHECKING:
-    from coterie.core.client import Client
-    from coterie.core.layout import Layout
-
 Receives = Literal["own", "all", "nothing"]
+Sent = Mapping[str, Tensor]  # one client's rows of what was sent beside the model
 AnswerForm = Mapping[str, tuple[str, tuple[int, ...]]]  # "value", "extra.loss": dtype and shape
 
 
@@ -193,7 +192,7 @@ class Task(Sendable, ABC):
         self,
         client: Client,
         models: Tensor,  # "own": (P,); "all": (k, P); "nothing": (0,)
-        sent: Mapping[str, Tensor],  # this client's row of what was sent beside the model
+        sent: Sent,
         layout: Layout,
         rng: torch.Generator,
     ) -> Reply:

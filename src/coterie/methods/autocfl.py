@@ -14,9 +14,7 @@ from coterie.core.bounds import Count, Positive, Whole, dataclass
 from coterie.core.types import Federation, Replies, State
 from coterie.methods.epoch_adjustment import next_epochs, paced, unhurried
 from coterie.methods.group_once import LANDMARKS, before_groups, kept, landmarks
-from coterie.tasks.score import Score
-from coterie.tasks.solver import Solver
-from coterie.tasks.train import Train
+from coterie.tasks import Score, Solver, Train
 from coterie.words.distance import cosine_distance, cross_l2, scaled_l2
 from coterie.words.grouping import auto_cut, closest, guard
 from coterie.words.merge import merge
@@ -42,10 +40,7 @@ class AutoCFL:
     keep_epochs: bool = False  # train on with the adjusted epochs in phase C
     landmarks: Whole = LANDMARKS  # clients grouped at once, others join as newcomers; 0: all
 
-    @property
-    def score(self) -> Score:
-        """Every client tests its cluster's model."""
-        return Score()
+    score = Score()  # every client tests its cluster's model
 
     def init(self, fed: Federation) -> State:
         """One model, and E^0 epochs for everybody."""

@@ -14,18 +14,8 @@ from torch import Tensor
 from coterie.core.bounds import Damping, Part, Share, Whole, dataclass
 from coterie.core.rng import stream
 from coterie.core.types import Federation, Replies, State
-from coterie.methods.group_once import (
-    LANDMARKS,
-    before_groups,
-    kept,
-    landmarks,
-    round_in_groups,
-)
-from coterie.tasks.optimiser import SGD
-from coterie.tasks.score import Score
-from coterie.tasks.signature import Trajectory
-from coterie.tasks.solver import Solver
-from coterie.tasks.train import Train
+from coterie.methods.group_once import LANDMARKS, before_groups, kept, landmarks, round_in_groups
+from coterie.tasks import SGD, Score, Solver, Train, Trajectory
 from coterie.words.distance import cross_trajectories, trajectories
 from coterie.words.grouping import Exemplars, closest, exemplars, mean_hopkins, silhouette
 from coterie.words.merge import merge
@@ -45,10 +35,7 @@ class CFLGT:
     normalise: bool = True  # forces per sample; False: summed as printed, which sorts by size
     landmarks: Whole = LANDMARKS  # clients grouped at once, others join as newcomers; 0: all
 
-    @property
-    def score(self) -> Score:
-        """Every client tests its cluster's model."""
-        return Score()
+    score = Score()  # every client tests its cluster's model
 
     def init(self, fed: Federation) -> State:
         """One model for everybody."""

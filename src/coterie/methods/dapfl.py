@@ -15,10 +15,7 @@ from torch import Tensor
 from coterie.core.bounds import NonNegative, Positive, Share, dataclass
 from coterie.core.rows import put, repeated, stacked
 from coterie.core.types import Federation, State
-from coterie.tasks.score import Score
-from coterie.tasks.signature import Histogram
-from coterie.tasks.solver import Solver
-from coterie.tasks.train import Train
+from coterie.tasks import Histogram, Score, Solver, Train
 from coterie.words.affinity import (
     affinity,
     complementarity,
@@ -48,10 +45,7 @@ class DAPFL:
     variant: Literal["full", "v2", "v1"] = "full"  # v2: affinity alone; v1: the plain average
     norm: Literal["minmax", "max"] = "minmax"  # how affinities are brought to [0, 1]
 
-    @property
-    def score(self) -> Score:
-        """Every client tests its own model."""
-        return Score()
+    score = Score()  # every client tests its own model
 
     @property
     def local(self) -> Train:

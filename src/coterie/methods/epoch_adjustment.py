@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from coterie.core.types import Federation, Replies, State
-from coterie.tasks.solver import Solver
-from coterie.tasks.train import Train
+from coterie.tasks import Solver, Train
 from coterie.words.voting import adjust_epochs, cumulative, whole_epochs
 
 Adjust = Literal["all", "smaller", "none"]

@@ -12,9 +12,7 @@ from dataclasses import replace
 
 from coterie.core.bounds import Count, NonNegative, Share, dataclass
 from coterie.core.types import Federation, State, Task
-from coterie.tasks.score import Score
-from coterie.tasks.solver import Solver
-from coterie.tasks.train import Train
+from coterie.tasks import Score, Solver, Train
 from coterie.words.merge import merge
 
 

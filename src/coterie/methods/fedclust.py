@@ -14,10 +14,7 @@ from torch import Tensor
 from coterie.core.bounds import Count, Positive, Share, Whole, dataclass
 from coterie.core.types import Federation, Replies, State
 from coterie.methods.group_once import LANDMARKS, kept, landmarks, round_in_groups
-from coterie.tasks.optimiser import SGD
-from coterie.tasks.score import Score
-from coterie.tasks.solver import Solver, equal_steps
-from coterie.tasks.train import Train
+from coterie.tasks import SGD, Score, Solver, Train, equal_steps
 from coterie.words.distance import cosine_distance, cross_l2, l2
 from coterie.words.grouping import agglomerate, closest
 from coterie.words.mixing import mix, within
@@ -43,10 +40,7 @@ class FedClust:
     attach: bool = True  # with neither threshold nor clusters: join singletons to the nearest group
     landmarks: Whole = LANDMARKS  # clients grouped at once, others join as newcomers; 0: all
 
-    @property
-    def score(self) -> Score:
-        """Every client tests its cluster's model."""
-        return Score()
+    score = Score()  # every client tests its cluster's model
 
     def init(self, fed: Federation) -> State:
         """Round 0 only clusters."""

@@ -17,10 +17,7 @@ from coterie.core.errors import ConfigError
 from coterie.core.rng import stream
 from coterie.core.types import Federation, State
 from coterie.methods.group_once import LANDMARKS, landmarks
-from coterie.tasks.optimiser import SGD
-from coterie.tasks.score import Score
-from coterie.tasks.solver import Solver
-from coterie.tasks.train import Train
+from coterie.tasks import SGD, Score, Solver, Train
 from coterie.words.distance import kl_logits
 from coterie.words.grouping import closest, farthest_first, kmeanspp
 from coterie.words.merge import provisional

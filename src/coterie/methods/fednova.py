@@ -9,9 +9,7 @@ from __future__ import annotations
 from coterie.core.bounds import Share, dataclass
 from coterie.core.types import Federation, State
 from coterie.methods.fedavg import FedAvg
-from coterie.tasks.optimiser import SGD, sgd
-from coterie.tasks.solver import Solver
-from coterie.tasks.train import Train
+from coterie.tasks import SGD, Solver, Train, sgd
 from coterie.words.merge import advance
 from coterie.words.mixing import average, normalised, step_norm
 

@@ -10,16 +10,8 @@ from typing import Literal
 
 from coterie.core.bounds import Positive, Share, Whole, dataclass
 from coterie.core.types import Federation, Replies, State
-from coterie.methods.group_once import (
-    LANDMARKS,
-    before_groups,
-    kept,
-    landmarks,
-    round_in_groups,
-)
-from coterie.tasks.score import Score
-from coterie.tasks.signature import Sparsity
-from coterie.tasks.solver import Solver
+from coterie.methods.group_once import LANDMARKS, before_groups, kept, landmarks, round_in_groups
+from coterie.tasks import Score, Solver, Sparsity
 from coterie.words.distance import cross_l2, l2
 from coterie.words.grouping import agglomerate, nearest_group
 
@@ -41,10 +33,7 @@ class FedPFA:
     linkage: Literal["average", "single", "complete"] = "average"  # between groups
     landmarks: Whole = LANDMARKS  # clients grouped at once, others join as newcomers; 0: all
 
-    @property
-    def score(self) -> Score:
-        """Every client tests its group's model."""
-        return Score()
+    score = Score()  # every client tests its group's model
 
     def init(self, fed: Federation) -> State:
         """One model for everybody."""

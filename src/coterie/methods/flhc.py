@@ -13,16 +13,8 @@ import torch
 from coterie.core.bounds import Positive, Share, Whole, dataclass
 from coterie.core.types import Federation, Replies, State
 from coterie.methods.epoch_adjustment import next_epochs, paced, unhurried
-from coterie.methods.group_once import (
-    LANDMARKS,
-    before_groups,
-    kept,
-    landmarks,
-    round_in_groups,
-)
-from coterie.tasks.score import Score
-from coterie.tasks.solver import Solver
-from coterie.tasks.train import Train
+from coterie.methods.group_once import LANDMARKS, before_groups, kept, landmarks, round_in_groups
+from coterie.tasks import Score, Solver, Train
 from coterie.words.distance import l2
 from coterie.words.grouping import agglomerate, nearest
 from coterie.words.merge import merge
@@ -49,10 +41,7 @@ class FLHC:
     alpha: Positive = 0.5  # growth factor of the adjusted epochs
     landmarks: Whole = LANDMARKS  # clients grouped at once, others join as newcomers; 0: all
 
-    @property
-    def score(self) -> Score:
-        """Every client tests its cluster's model."""
-        return Score()
+    score = Score()  # every client tests its cluster's model
 
     def init(self, fed: Federation) -> State:
         """One model for everybody."""

@@ -18,9 +18,7 @@ from torch.nn.functional import normalize
 from coterie.core.bounds import Count, Part, Share, Whole, dataclass
 from coterie.core.types import Federation, Replies, State
 from coterie.methods.group_once import LANDMARKS, kept, landmarks
-from coterie.tasks.score import Score
-from coterie.tasks.solver import Solver, equal_steps
-from coterie.tasks.train import Train
+from coterie.tasks import Score, Solver, Train, equal_steps
 from coterie.words.distance import cosine_distance
 from coterie.words.drift import lean, sides
 from coterie.words.grouping import auto_cut
