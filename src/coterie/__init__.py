@@ -129,7 +129,7 @@ if TYPE_CHECKING:  # every public name, once: for type checkers, and below for w
     from coterie.words import grouping as grouping
     from coterie.words import mixing as mixing
     from coterie.words import voting as voting
-    from coterie.words.merge import merge as merge
+    from coterie.words.mixing import merge as merge
     from coterie.words.mixing import mix as mix
 
 

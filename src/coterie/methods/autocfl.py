@@ -17,8 +17,7 @@ from coterie.methods.group_once import LANDMARKS, before_groups, kept, landmarks
 from coterie.tasks import Score, Solver, Train
 from coterie.words.distance import cosine_distance, cross_l2, scaled_l2
 from coterie.words.grouping import auto_cut, closest, guard
-from coterie.words.merge import merge
-from coterie.words.mixing import within
+from coterie.words.mixing import merge, within
 from coterie.words.voting import cumulative, should_stop, variance, vote, whole_epochs
 
 

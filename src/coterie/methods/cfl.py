@@ -18,7 +18,7 @@ from coterie.core.types import Federation, State
 from coterie.tasks import SGD, Score, Solver, Train
 from coterie.words.distance import cosine
 from coterie.words.grouping import bipartition, closest, incongruence, separable
-from coterie.words.merge import merge
+from coterie.words.mixing import merge
 
 
 @dataclass(frozen=True)

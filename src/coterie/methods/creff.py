@@ -15,7 +15,7 @@ from coterie.core.rng import stream
 from coterie.core.types import AnswerForm, Client, Federation, Layout, Reply, Sent, State
 from coterie.methods.fedavg import FedAvg
 from coterie.tasks import Solver, SteppedTask, Stepwise, Training, trained
-from coterie.words.merge import merge
+from coterie.words.mixing import merge
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from coterie.core.bounds import Count, NonNegative, Share, dataclass
 from coterie.core.types import Federation, State, Task
 from coterie.tasks import Score, Solver, Train
-from coterie.words.merge import merge
+from coterie.words.mixing import merge
 
 
 @dataclass(frozen=True)

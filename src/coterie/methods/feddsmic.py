@@ -20,8 +20,7 @@ from coterie.methods.group_once import LANDMARKS, landmarks
 from coterie.tasks import SGD, Score, Solver, Train
 from coterie.words.distance import kl_logits
 from coterie.words.grouping import closest, farthest_first, kmeanspp
-from coterie.words.merge import provisional
-from coterie.words.mixing import mix, within
+from coterie.words.mixing import mix, provisional, within
 
 
 @dataclass(frozen=True)

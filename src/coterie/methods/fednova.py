@@ -10,8 +10,7 @@ from coterie.core.bounds import Share, dataclass
 from coterie.core.types import Federation, State
 from coterie.methods.fedavg import FedAvg
 from coterie.tasks import SGD, Solver, Train, sgd
-from coterie.words.merge import advance
-from coterie.words.mixing import average, normalised, step_norm
+from coterie.words.mixing import advance, average, normalised, step_norm
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,7 @@ from coterie.core.types import Federation, Replies, State
 from coterie.methods.group_once import LANDMARKS, landmarks
 from coterie.tasks import SGD, Score, Solver, Train
 from coterie.words.grouping import kmeans, nearest
-from coterie.words.merge import merge, provisional
-from coterie.words.mixing import mix, within
+from coterie.words.mixing import merge, mix, provisional, within
 
 
 @dataclass(frozen=True)

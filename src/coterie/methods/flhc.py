@@ -17,8 +17,7 @@ from coterie.methods.group_once import LANDMARKS, before_groups, kept, landmarks
 from coterie.tasks import Score, Solver, Train
 from coterie.words.distance import l2
 from coterie.words.grouping import agglomerate, nearest
-from coterie.words.merge import merge
-from coterie.words.mixing import mix, within
+from coterie.words.mixing import merge, mix, within
 from coterie.words.voting import whole_epochs
 
 

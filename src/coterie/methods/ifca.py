@@ -16,8 +16,7 @@ from coterie.core.rng import stream
 from coterie.core.types import Federation, Replies, State
 from coterie.tasks import Choose, Losses, Score, Solver, Train
 from coterie.words.grouping import closest, kmeans
-from coterie.words.merge import merge
-from coterie.words.mixing import average, mix
+from coterie.words.mixing import average, merge, mix
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,7 @@ from coterie.tasks import Score, Solver, Train, equal_steps
 from coterie.words.distance import cosine_distance
 from coterie.words.drift import lean, sides
 from coterie.words.grouping import auto_cut
-from coterie.words.merge import merge
-from coterie.words.mixing import mix, within
+from coterie.words.mixing import merge, mix, within
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from coterie.tasks import (
     own_row,
     trained,
 )
-from coterie.words.merge import merge
+from coterie.words.mixing import merge
 
 
 @dataclass(frozen=True)

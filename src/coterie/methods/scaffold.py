@@ -14,8 +14,7 @@ from torch import Tensor
 from coterie.core.bounds import Positive, Share, dataclass
 from coterie.core.types import AnswerForm, Client, Federation, Layout, Reply, Sent, State
 from coterie.tasks import Score, Solver, SteppedTask, Stepwise, Training, sgd, trained
-from coterie.words.merge import advance
-from coterie.words.mixing import control, uniform
+from coterie.words.mixing import advance, control, uniform
 
 
 def variate(c_i: Tensor, c: Tensor, x: Tensor, y: Tensor, steps: int, lr: float) -> Tensor:
