@@ -84,11 +84,8 @@ class State:
 
     def hold(self, models: Tensor | None = None, **memory: Tensor) -> State:
         """The same state with other models, and with these memories added."""
-        return replace(
-            self,
-            models=self.models if models is None else models,
-            memory={**self.memory, **memory},
-        )
+        models = self.models if models is None else models
+        return replace(self, models=models, memory={**self.memory, **memory})
 
     def reassign(self, clients: Tensor, labels: Tensor) -> State:
         """The same state with these clients moved to these models."""

@@ -89,6 +89,5 @@ class CFLGT:
 
     def join(self, state: State, z: Replies) -> State:
         """Each of these goes to the cluster whose exemplar's trajectory is nearest."""
-        return state.reassign(
-            z.clients, closest(cross_trajectories(z.values, state.memory["exemplars"]))
-        )
+        D = cross_trajectories(z.values, state.memory["exemplars"])
+        return state.reassign(z.clients, closest(D))

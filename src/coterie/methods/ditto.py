@@ -11,10 +11,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from coterie.core.bounds import NonNegative, Share, dataclass
+from coterie.core.bounds import NonNegative, dataclass
 from coterie.core.types import Client, Federation, Layout, Reply, Sent, State, Task
 from coterie.methods.fedavg import FedAvg
-from coterie.tasks import Score, Solver, SteppedTask, Stepwise, Train, Training, own_row, trained
+from coterie.tasks import Score, SteppedTask, Stepwise, Train, Training, own_row, trained
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,6 @@ class TrainBoth(Training, SteppedTask):
 class Ditto(FedAvg):
     """FedAvg for w; each client also minimises F_i(v) + (lam/2) |v - w|^2 for a v that it keeps."""
 
-    solver: Solver = Solver()
-    fraction: Share = 1.0  # of clients drawn in a round
     lam: NonNegative = 0.1  # lambda, strength of the pull to the global model
 
     @property

@@ -227,11 +227,9 @@ def _condensed(distance: Tensor) -> np.ndarray:
     flat = np.empty(n * (n - 1) // 2)
     end = 0
     for i in range(n - 1):
-        row = distance[i, i + 1 :].double().clamp_min(0) + distance[i + 1 :, i].double().clamp_min(
-            0
-        )
+        row, column = distance[i, i + 1 :].double(), distance[i + 1 :, i].double()
         start, end = end, end + n - 1 - i
-        flat[start:end] = row.div_(2).numpy()
+        flat[start:end] = (row.clamp_min(0) + column.clamp_min(0)).div_(2).numpy()
     return flat
 
 
