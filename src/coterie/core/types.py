@@ -8,14 +8,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import torch
 from torch import Tensor
 
 from coterie.core.client import Client as Client
 from coterie.core.layout import Layout as Layout
-from coterie.core.sendable import Sendable
 
 Receives = Literal["own", "all", "nothing"]
 Sent = Mapping[str, Tensor]  # one client's rows of what was sent beside the model
@@ -157,6 +156,29 @@ class Recipe(Protocol):
     @property
     def batch(self) -> int:
         """Samples in a mini-batch; 0: all data at once."""
+
+
+class Sendable:
+    """Plain values that may be sent: a frozen dataclass, known by the place of its definition.
+
+    Tasks and all that they are made of are such. The place, not the bare name, is the key: two
+    classes of one name in two modules stay two classes.
+    """
+
+    known: ClassVar[dict[str, type[Sendable]]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        Sendable.known[place_of(cls)] = cls
+
+
+def place_of(cls: type) -> str:
+    """Where a class is defined, "module:Class".
+
+    >>> place_of(Sendable)
+    'coterie.core.types:Sendable'
+    """
+    return f"{cls.__module__}:{cls.__qualname__}"
 
 
 class Task(Sendable, ABC):
