@@ -25,7 +25,7 @@ class FedAvg:
 
     @property
     def score(self) -> Score:
-        """Every client tests the one model."""
+        """Every client tests the model it holds."""
         return Score()
 
     @property

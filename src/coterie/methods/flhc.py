@@ -13,8 +13,9 @@ import torch
 from coterie.core.bounds import Positive, Share, Whole, dataclass
 from coterie.core.types import Federation, Replies, State
 from coterie.methods.epoch_adjustment import next_epochs, paced, unhurried
+from coterie.methods.fedavg import FedAvg
 from coterie.methods.group_once import LANDMARKS, before_groups, kept, landmarks, round_in_groups
-from coterie.tasks import Score, Solver, Train
+from coterie.tasks import Solver, Train
 from coterie.words.distance import l2
 from coterie.words.grouping import agglomerate, nearest
 from coterie.words.mixing import merge, mix, within
@@ -22,7 +23,7 @@ from coterie.words.voting import whole_epochs
 
 
 @dataclass(frozen=True)
-class FLHC:
+class FLHC(FedAvg):
     """FedAvg; one training by everybody, whose models are clustered; FedAvg inside each cluster.
 
     Give a `threshold` or a number of `clusters`; with neither, the tree is cut where its heights
@@ -39,12 +40,6 @@ class FLHC:
     adjust: Literal["none", "all", "smaller"] = "none"  # AutoCFL's epochs before the clustering
     alpha: Positive = 0.5  # growth factor of the adjusted epochs
     landmarks: Whole = LANDMARKS  # clients grouped at once, others join as newcomers; 0: all
-
-    score = Score()  # every client tests its cluster's model
-
-    def init(self, fed: Federation) -> State:
-        """One model for everybody."""
-        return State.shared(fed.layout.initial, len(fed.clients))
 
     def round(self, state: State, fed: Federation) -> State:
         """n rounds of FedAvg, one that clusters, then FedAvg inside each cluster."""
@@ -85,7 +80,7 @@ class FLHC:
     def place(self, state: State, fed: Federation) -> State:
         """Before the clustering, the one model; then train from w and join the nearest cluster."""
         if "centres" not in state.memory:
-            return state.give_unplaced(0)
+            return super().place(state, fed)
         if not len(state.unplaced):
             return state
         w = fed.ask(state.unplaced, Train(self.solver), before_groups(state))

@@ -112,9 +112,8 @@ class Kin:
         known = state.memory["signature"]
         placed = state.placed[state.placed < len(known)]  # newcomers have no row of their own
         W = within(state.assign[placed], torch.ones(len(placed)), state.k)
-        centres = mix(
-            W, normalize(known[placed], dim=1), keep=known.new_zeros(state.k, len(known[0]))
-        )
+        blank = known.new_zeros(state.k, known.shape[1])
+        centres = mix(W, normalize(known[placed], dim=1), keep=blank)
         alike = normalize(theta.values, dim=1) @ normalize(centres, dim=1).T  # (m, k)
         return state.reassign(theta.clients, alike.argmax(1))
 
