@@ -12,7 +12,7 @@ import torch
 
 from coterie.core.bounds import Positive, Share, Whole, dataclass
 from coterie.core.types import Federation, Replies, State
-from coterie.methods.epoch_adjustment import next_epochs, paced, unhurried
+from coterie.methods.autocfl import next_epochs, paced, unhurried
 from coterie.methods.fedavg import FedAvg
 from coterie.methods.group_once import LANDMARKS, before_groups, kept, landmarks, round_in_groups
 from coterie.tasks import Solver, Train

@@ -10,26 +10,18 @@ from torch import Tensor
 
 from coterie.core.bounds import dataclass
 from coterie.core.types import AnswerForm, Client, Layout, Receives, Reply, Sent
-from coterie.tasks.signature import sample_losses, whole
+from coterie.tasks.signature import Losses, sample_losses, whole
 from coterie.tasks.solver import trained
 from coterie.tasks.steps import SteppedTask, Stepwise
 from coterie.tasks.train import Training, own_row
 
 
 @dataclass(frozen=True)
-class Choose(Training, SteppedTask):
+class Choose(Losses, Training):
     """Take the model with the least loss on one's own training data, train it, and say which.
 
     With `heads`, the models differ in their heads alone, and the rest is sent once, as `body`.
     """
-
-    receives: ClassVar[Receives] = "all"
-    heads: bool = False  # only the heads travel k times
-
-    @property
-    def download(self) -> str:
-        """Every model, or every head."""
-        return "head" if self.heads else "all"
 
     def answer_form(self, layout: Layout) -> AnswerForm:
         """The trained model, and which it was."""
