@@ -134,9 +134,7 @@ def paced(state: State, fed: Federation, solver: Solver) -> tuple[Replies, Tenso
     E = whole_epochs(state.memory["epochs"])
     w = fed.ask(fed.clients, Train(solver, report=("loss",)), state, epochs=E)
     losses = state.memory["losses"]
-    if not w:
-        return w, losses
-    return w, torch.cat([losses, filled(w, losses)[None]])
+    return w, torch.cat([losses, filled(w, losses)[None]]) if w else losses
 
 
 def next_epochs(

@@ -69,9 +69,8 @@ class FLHC(FedAvg):
         D = l2(some.values[:, fed.layout.columns("params")])  # (m, m)
         labels = agglomerate(D, self.threshold, self.clusters, self.linkage)
         centres = mix(within(labels, some.sizes, int(labels.max()) + 1), some.values)
-        first = state.models[:1]
         grouped = state.regroup(some.clients, labels, centres.clone()).hold(
-            pretrained=first,
+            pretrained=state.models[:1],
             centres=centres,
             **kept(D, some.clients, len(fed.clients)),
         )

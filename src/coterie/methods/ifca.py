@@ -102,9 +102,7 @@ class IFCA:
         if not len(state.unplaced):
             return state
         f = self.losses(state.unplaced, state, fed)
-        if not f:
-            return state
-        return state.reassign(f.clients, closest(f.values))
+        return state.reassign(f.clients, closest(f.values)) if f else state
 
     def losses(self, cohort: Tensor, state: State, fed: Federation) -> Replies:
         """(m, k) how well each model fits each client's training data."""
