@@ -41,13 +41,13 @@ if TYPE_CHECKING:  # every public name, once: for type checkers, and below for w
     from coterie.core.loop import evaluate as evaluate
     from coterie.core.loop import run as run
     from coterie.core.rng import stream as stream
-    from coterie.core.sendable import Sendable as Sendable
     from coterie.core.types import AnswerForm as AnswerForm
     from coterie.core.types import Evaluation as Evaluation
     from coterie.core.types import Federation as Federation
     from coterie.core.types import Method as Method
     from coterie.core.types import Replies as Replies
     from coterie.core.types import Reply as Reply
+    from coterie.core.types import Sendable as Sendable
     from coterie.core.types import State as State
     from coterie.core.types import Task as Task
     from coterie.data.dataset import Data as Data
@@ -129,7 +129,7 @@ if TYPE_CHECKING:  # every public name, once: for type checkers, and below for w
     from coterie.words import grouping as grouping
     from coterie.words import mixing as mixing
     from coterie.words import voting as voting
-    from coterie.words.merge import merge as merge
+    from coterie.words.mixing import merge as merge
     from coterie.words.mixing import mix as mix
 
 

@@ -14,8 +14,7 @@ from coterie.core.client import Client
 from coterie.core.layout import Layout
 from coterie.core.loop import run
 from coterie.core.rng import stream
-from coterie.core.sendable import Sendable
-from coterie.core.types import State
+from coterie.core.types import Sendable, State
 from coterie.data.population import Population
 from coterie.methods.fednova import FedNova
 from coterie.methods.scaffold import SCAFFOLD

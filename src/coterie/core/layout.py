@@ -135,10 +135,8 @@ class Layout:
 
     def _head_or_raise(self) -> str:
         if self.head_name is None:
-            raise ConfigError(
+            raise self._unfit(
                 "the network has no head",
-                code="C032",
-                where=type(self._template).__name__,
                 why="its head would be its last nn.Linear, and it has none",
                 fix=f"name the layer that ends it: {', '.join(self._layers())}",
             )
@@ -147,12 +145,15 @@ class Layout:
     def _layers(self) -> list[str]:
         return list(dict.fromkeys(name.split(".")[0] for name in self.names))
 
+    def _unfit(self, what: str, *, why: str, fix: str) -> ConfigError:
+        """The error of a network that has not what is asked of its columns or layers."""
+        where = type(self._template).__name__
+        return ConfigError(what, code="C032", where=where, why=why, fix=fix)
+
     def _unknown(self, name: str) -> ConfigError:
         parts = {n.rsplit(".", i)[0] for n in self.names for i in range(n.count(".") + 1)}
-        return ConfigError(
+        return self._unfit(
             f"the network has no columns called {name!r}",
-            code="C032",
-            where=type(self._template).__name__,
             why=similar(name, sorted(parts | {*WORDS})),
             fix=f"use {', '.join(WORDS)}, or a layer: {', '.join(self._layers())}, or a name "
             f"inside one, such as {next(iter(self.slices))}",
@@ -236,10 +237,8 @@ class Layout:
             mask[self.columns(train)] = 1
             mask = mask[: self.trainable]
             if not mask.any():
-                raise ConfigError(
+                raise self._unfit(
                     f"training {train!r} trains nothing",
-                    code="C032",
-                    where=type(self._template).__name__,
                     why="none of these columns is a trainable parameter",
                     fix="train all, or layers that hold trainable parameters",
                 )
@@ -254,18 +253,12 @@ class Layout:
         """What enters the head, flattened to (N, dim), and the logits (N, K)."""
         name, net = self._head_or_raise(), self._read(row)
         entered: list[Tensor] = []
-        hook = net.get_submodule(name).register_forward_pre_hook(
-            lambda _, inputs: entered.append(inputs[0].flatten(1))
-        )
-        try:
+        head = net.get_submodule(name)
+        with head.register_forward_pre_hook(lambda _, got: entered.append(got[0].flatten(1))):
             logits = forward(net, x, batch)
-        finally:
-            hook.remove()
         if sum(map(len, entered)) != len(x) or not entered:
-            raise ConfigError(
+            raise self._unfit(
                 f"the head {name!r} does not see every sample once",
-                code="C032",
-                where=type(self._template).__name__,
                 why=f"it saw {sum(map(len, entered))} of {len(x)}: it may not be what ends the "
                 "network",
                 fix=f"name the layer that does: {', '.join(self._layers())}",
@@ -277,23 +270,16 @@ class Layout:
         net, seen = self._read(row), list[Tensor]()
         layers = dict(net.named_modules())
         if layer not in layers:
-            raise ConfigError(
+            raise self._unfit(
                 f"the network has no layer called {layer!r}",
-                code="C032",
-                where=type(self._template).__name__,
                 why=similar(layer, layers),
                 fix=f"use one of {', '.join(filter(None, layers))}",
             )
-        hook = layers[layer].register_forward_hook(lambda _, __, out: seen.append(out))
-        try:
+        with layers[layer].register_forward_hook(lambda _, __, out: seen.append(out)):
             forward(net, x, batch)
-        finally:
-            hook.remove()
         if sum(map(len, seen)) != len(x):
-            raise ConfigError(
+            raise self._unfit(
                 f"the layer {layer!r} does not see every sample once",
-                code="C032",
-                where=type(self._template).__name__,
                 why=f"it saw {sum(map(len, seen))} of {len(x)}: it is used several times, or never",
                 fix="name a layer that is used once",
             )

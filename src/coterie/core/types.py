@@ -8,18 +8,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import torch
 from torch import Tensor
 
-from coterie.core.sendable import Sendable
-
-if TYPE_CHECKING:
-    from coterie.core.client import Client
-    from coterie.core.layout import Layout
+from coterie.core.client import Client as Client
+from coterie.core.layout import Layout as Layout
 
 Receives = Literal["own", "all", "nothing"]
+Sent = Mapping[str, Tensor]  # one client's rows of what was sent beside the model
 AnswerForm = Mapping[str, tuple[str, tuple[int, ...]]]  # "value", "extra.loss": dtype and shape
 
 
@@ -85,11 +83,8 @@ class State:
 
     def hold(self, models: Tensor | None = None, **memory: Tensor) -> State:
         """The same state with other models, and with these memories added."""
-        return replace(
-            self,
-            models=self.models if models is None else models,
-            memory={**self.memory, **memory},
-        )
+        models = self.models if models is None else models
+        return replace(self, models=models, memory={**self.memory, **memory})
 
     def reassign(self, clients: Tensor, labels: Tensor) -> State:
         """The same state with these clients moved to these models."""
@@ -163,6 +158,29 @@ class Recipe(Protocol):
         """Samples in a mini-batch; 0: all data at once."""
 
 
+class Sendable:
+    """Plain values that may be sent: a frozen dataclass, known by the place of its definition.
+
+    Tasks and all that they are made of are such. The place, not the bare name, is the key: two
+    classes of one name in two modules stay two classes.
+    """
+
+    known: ClassVar[dict[str, type[Sendable]]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        Sendable.known[place_of(cls)] = cls
+
+
+def place_of(cls: type) -> str:
+    """Where a class is defined, "module:Class".
+
+    >>> place_of(Sendable)
+    'coterie.core.types:Sendable'
+    """
+    return f"{cls.__module__}:{cls.__qualname__}"
+
+
 class Task(Sendable, ABC):
     """What a client can be asked: a frozen dataclass of plain values, never a closure.
 
@@ -193,7 +211,7 @@ class Task(Sendable, ABC):
         self,
         client: Client,
         models: Tensor,  # "own": (P,); "all": (k, P); "nothing": (0,)
-        sent: Mapping[str, Tensor],  # this client's row of what was sent beside the model
+        sent: Sent,
         layout: Layout,
         rng: torch.Generator,
     ) -> Reply:

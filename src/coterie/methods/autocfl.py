@@ -9,19 +9,25 @@ from __future__ import annotations
 from typing import Literal
 
 import torch
+from torch import Tensor
 
 from coterie.core.bounds import Count, Positive, Whole, dataclass
 from coterie.core.types import Federation, Replies, State
-from coterie.methods.epoch_adjustment import next_epochs, paced, unhurried
 from coterie.methods.group_once import LANDMARKS, before_groups, kept, landmarks
-from coterie.tasks.score import Score
-from coterie.tasks.solver import Solver
-from coterie.tasks.train import Train
+from coterie.tasks import Score, Solver, Train
 from coterie.words.distance import cosine_distance, cross_l2, scaled_l2
 from coterie.words.grouping import auto_cut, closest, guard
-from coterie.words.merge import merge
-from coterie.words.mixing import within
-from coterie.words.voting import cumulative, should_stop, variance, vote, whole_epochs
+from coterie.words.mixing import merge, within
+from coterie.words.voting import (
+    adjust_epochs,
+    cumulative,
+    should_stop,
+    variance,
+    vote,
+    whole_epochs,
+)
+
+Adjust = Literal["all", "smaller", "none"]
 
 
 @dataclass(frozen=True)
@@ -32,7 +38,7 @@ class AutoCFL:
 
     solver: Solver = Solver(lr=0.01, epochs=5, batch=128)
     alpha: Positive = 0.5  # growth factor of Eq. 8
-    adjust: Literal["all", "smaller", "none"] = "all"  # whose epochs grow; all: as printed
+    adjust: Adjust = "all"  # whose epochs grow; all: as printed
     latest: Count = 10  # the round in which phase A ends at the latest
     weighted: bool = True  # votes by sample share (Eq. 12), or one each
     chain: bool = True  # a cluster is all who are linked through representatives
@@ -42,10 +48,7 @@ class AutoCFL:
     keep_epochs: bool = False  # train on with the adjusted epochs in phase C
     landmarks: Whole = LANDMARKS  # clients grouped at once, others join as newcomers; 0: all
 
-    @property
-    def score(self) -> Score:
-        """Every client tests its cluster's model."""
-        return Score()
+    score = Score()  # every client tests its cluster's model
 
     def init(self, fed: Federation) -> State:
         """One model, and E^0 epochs for everybody."""
@@ -110,3 +113,42 @@ class AutoCFL:
         labels = state.memory["member_labels"]
         mean = within(labels, torch.ones(len(labels)), state.k)  # (k, members)
         return state.reassign(w.clients, closest(D.double() @ mean.T))
+
+
+def unhurried(state: State, solver: Solver) -> State:
+    """E^0 epochs for everybody, and no losses yet; newcomers included, whoever was here before."""
+    n = len(state.assign)
+    E = state.memory.get("epochs", torch.zeros(0))
+    losses = state.memory.get("losses", torch.zeros(0, n))
+    if len(E) == n:
+        return state
+    mean = losses.mean(1, keepdim=True).expand(-1, n - losses.shape[1])
+    return state.hold(
+        epochs=torch.cat([E, torch.full((n - len(E),), float(solver.epochs))]),
+        losses=torch.cat([losses, mean], 1),
+    )
+
+
+def paced(state: State, fed: Federation, solver: Solver) -> tuple[Replies, Tensor]:
+    """What everybody trained in its own number of epochs, and all losses so far, (t, n)."""
+    E = whole_epochs(state.memory["epochs"])
+    w = fed.ask(fed.clients, Train(solver, report=("loss",)), state, epochs=E)
+    losses = state.memory["losses"]
+    return w, torch.cat([losses, filled(w, losses)[None]]) if w else losses
+
+
+def next_epochs(
+    state: State, losses: Tensor, sizes: Tensor, alpha: float, adjust: Adjust
+) -> Tensor:
+    """(n,) how long everybody trains in the next round (Eq. 8, 9)."""
+    E = state.memory["epochs"]
+    if adjust == "none":
+        return E
+    return adjust_epochs(E, cumulative(losses)[-1], losses[-1], sizes, alpha, adjust == "smaller")
+
+
+def filled(w: Replies, losses: Tensor) -> Tensor:
+    """(n,) this round's losses; who did not answer keeps its last one, or the mean at first."""
+    n = losses.shape[1]
+    last = losses[-1] if len(losses) else w.extra["loss"].mean().expand(n)
+    return last.index_copy(0, w.clients, w.extra["loss"])

@@ -15,13 +15,10 @@ from torch.nn.functional import cosine_similarity
 
 from coterie.core.bounds import Count, Part, Positive, Whole, dataclass
 from coterie.core.types import Federation, State
-from coterie.tasks.optimiser import SGD
-from coterie.tasks.score import Score
-from coterie.tasks.solver import Solver
-from coterie.tasks.train import Train
+from coterie.tasks import SGD, Score, Solver, Train
 from coterie.words.distance import cosine
 from coterie.words.grouping import bipartition, closest, incongruence, separable
-from coterie.words.merge import merge
+from coterie.words.mixing import merge
 
 
 @dataclass(frozen=True)
@@ -39,10 +36,7 @@ class CFL:
     min_round: Whole = 20  # no split before this many rounds
     min_size: Count = 3  # no split of a cluster with fewer clients than this
 
-    @property
-    def score(self) -> Score:
-        """Every client tests its cluster's model."""
-        return Score()
+    score = Score()  # every client tests its cluster's model
 
     def init(self, fed: Federation) -> State:
         """One cluster."""

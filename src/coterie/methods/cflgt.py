@@ -14,25 +14,16 @@ from torch import Tensor
 from coterie.core.bounds import Damping, Part, Share, Whole, dataclass
 from coterie.core.rng import stream
 from coterie.core.types import Federation, Replies, State
-from coterie.methods.group_once import (
-    LANDMARKS,
-    before_groups,
-    kept,
-    landmarks,
-    round_in_groups,
-)
-from coterie.tasks.optimiser import SGD
-from coterie.tasks.score import Score
-from coterie.tasks.signature import Trajectory
-from coterie.tasks.solver import Solver
-from coterie.tasks.train import Train
+from coterie.methods.fedavg import FedAvg
+from coterie.methods.group_once import LANDMARKS, before_groups, kept, landmarks, round_in_groups
+from coterie.tasks import SGD, Solver, Train, Trajectory
 from coterie.words.distance import cross_trajectories, trajectories
 from coterie.words.grouping import Exemplars, closest, exemplars, mean_hopkins, silhouette
-from coterie.words.merge import merge
+from coterie.words.mixing import merge
 
 
 @dataclass(frozen=True)
-class CFLGT:
+class CFLGT(FedAvg):
     """Pre-train one model, ask for the forces on its classifier, cluster, go on apart."""
 
     solver: Solver = Solver(lr=0.001, optimiser=SGD(momentum=0.9), epochs=5, batch=32)
@@ -44,15 +35,6 @@ class CFLGT:
     silhouette: Part = 0.25  # clusters less distinct than this: one cluster
     normalise: bool = True  # forces per sample; False: summed as printed, which sorts by size
     landmarks: Whole = LANDMARKS  # clients grouped at once, others join as newcomers; 0: all
-
-    @property
-    def score(self) -> Score:
-        """Every client tests its cluster's model."""
-        return Score()
-
-    def init(self, fed: Federation) -> State:
-        """One model for everybody."""
-        return State.shared(fed.layout.initial, len(fed.clients))
 
     def round(self, state: State, fed: Federation) -> State:
         """FedAvg with everybody, K times; then cluster once; then FedAvg inside each cluster."""
@@ -94,7 +76,7 @@ class CFLGT:
     def place(self, state: State, fed: Federation) -> State:
         """Before the clustering, the one model; after it, the nearest exemplar's cluster."""
         if "exemplars" not in state.memory:
-            return state.give_unplaced(0)
+            return super().place(state, fed)
         if not len(state.unplaced):
             return state
         z = fed.ask(state.unplaced, Trajectory(self.normalise), before_groups(state))
@@ -102,6 +84,5 @@ class CFLGT:
 
     def join(self, state: State, z: Replies) -> State:
         """Each of these goes to the cluster whose exemplar's trajectory is nearest."""
-        return state.reassign(
-            z.clients, closest(cross_trajectories(z.values, state.memory["exemplars"]))
-        )
+        D = cross_trajectories(z.values, state.memory["exemplars"])
+        return state.reassign(z.clients, closest(D))

@@ -6,38 +6,27 @@ Re-Training with Federated Features. IJCAI 2022.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, one_hot, pad
 
 from coterie.core.bounds import Count, Positive, Share, dataclass
-from coterie.core.client import Client
-from coterie.core.layout import Layout
 from coterie.core.rng import stream
-from coterie.core.types import AnswerForm, Federation, Reply, State
+from coterie.core.types import AnswerForm, Client, Federation, Layout, Reply, Sent, State
 from coterie.methods.fedavg import FedAvg
-from coterie.tasks.solver import Solver, trained
-from coterie.tasks.steps import SteppedTask, Stepwise
-from coterie.words.merge import merge
+from coterie.tasks import Solver, SteppedTask, Stepwise, Training, trained
+from coterie.words.mixing import merge
 
 
 @dataclass(frozen=True)
-class TrainAndGradients(SteppedTask):
+class TrainAndGradients(Training, SteppedTask):
     """FedAvg's training, and before it the mean gradient of the classifier on each class.
 
     The classifier received is the re-trained one, at which the gradients are taken; training starts
     from the averaged one, which is sent beside it. A class the client does not hold gets zeros.
     """
 
-    solver: Solver = Solver()
     classes: Count = 2
-
-    @property
-    def trains(self) -> Solver:
-        """The recipe of the training."""
-        return self.solver
 
     def answer_form(self, layout: Layout) -> AnswerForm:
         """The trained model, and a gradient of the classifier for each class."""
@@ -46,12 +35,7 @@ class TrainAndGradients(SteppedTask):
         return {"value": layout.form(), "extra.gradients": (kind, (self.classes, *phi.shape))}
 
     def stepwise(
-        self,
-        client: Client,
-        models: Tensor,
-        sent: Mapping[str, Tensor],
-        layout: Layout,
-        rng: torch.Generator,
+        self, client: Client, models: Tensor, sent: Sent, layout: Layout, rng: torch.Generator
     ) -> Stepwise[Reply]:
         """One forward pass, then training."""
         z, _ = layout.features(models, client.x)

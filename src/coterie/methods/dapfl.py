@@ -15,19 +15,8 @@ from torch import Tensor
 from coterie.core.bounds import NonNegative, Positive, Share, dataclass
 from coterie.core.rows import put, repeated, stacked
 from coterie.core.types import Federation, State
-from coterie.tasks.score import Score
-from coterie.tasks.signature import Histogram
-from coterie.tasks.solver import Solver
-from coterie.tasks.train import Train
-from coterie.words.affinity import (
-    affinity,
-    complementarity,
-    complementarity_range,
-    dynamic_weights,
-    median_sigma,
-    scaled,
-    static_weights,
-)
+from coterie.tasks import Histogram, Score, Solver, Train
+from coterie.words import affinity
 from coterie.words.distance import squared_l2
 from coterie.words.mixing import average, mix
 
@@ -48,10 +37,7 @@ class DAPFL:
     variant: Literal["full", "v2", "v1"] = "full"  # v2: affinity alone; v1: the plain average
     norm: Literal["minmax", "max"] = "minmax"  # how affinities are brought to [0, 1]
 
-    @property
-    def score(self) -> Score:
-        """Every client tests its own model."""
-        return Score()
+    score = Score()  # every client tests its own model
 
     @property
     def local(self) -> Train:
@@ -75,19 +61,18 @@ class DAPFL:
 
     def affinity(self, state: State, rows: Tensor) -> Tensor:
         """(m, m) of the clients that hold these rows, on the scale of all (Eq. 5, 6)."""
-        return scaled(
-            complementarity(state.memory["counts"][rows]), state.memory["range"], self.norm
-        )
+        c = affinity.complementarity(state.memory["counts"][rows])
+        return affinity.scaled(c, state.memory["range"], self.norm)
 
     def weights(self, C: Tensor, w: Tensor, sizes: Tensor) -> Tensor:
         """alpha (m, m): whose model goes into whose mixture; alone, one's own."""
         if self.variant == "v1":
             return average(sizes).repeat(len(w), 1)
         if self.variant == "v2":
-            return static_weights(C)
+            return affinity.static_weights(C)
         d2 = squared_l2(w)
-        sigma = median_sigma(d2) if self.sigma == "median" else self.sigma
-        return dynamic_weights(C, d2, sigma, self.eps)
+        sigma = affinity.median_sigma(d2) if self.sigma == "median" else self.sigma
+        return affinity.dynamic_weights(C, d2, sigma, self.eps)
 
     def place(self, state: State, fed: Federation) -> State:
         """Class counts first; a newcomer then starts from the mixture that suits it."""
@@ -100,12 +85,12 @@ class DAPFL:
         counts = torch.cat([state.memory.get("counts", s.values[:0]), s.values])  # (k + m, classes)
         start = repeated(fed.layout.initial, m)
         if k:
-            C = affinity(counts, self.norm)[k:, :k]
+            C = affinity.affinity(counts, self.norm)[k:, :k]
             to = torch.where(C.sum(1, keepdim=True) > 0, C, 1.0)  # or to everybody
             start = mix(to / to.sum(1, keepdim=True), state.models)
         rows = torch.arange(k, k + m)
         state = replace(state, models=stacked(state.models, start)).reassign(s.clients, rows)
-        state = state.hold(counts=counts, range=complementarity_range(counts))
+        state = state.hold(counts=counts, range=affinity.complementarity_range(counts))
         if not k:
             return state
         new = fed.ask(s.clients, self.local, state, start=start, anchor=start)

@@ -6,46 +6,25 @@ ICML 2021.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from coterie.core.bounds import NonNegative, Share, dataclass
-from coterie.core.client import Client
-from coterie.core.layout import Layout
-from coterie.core.types import AnswerForm, Federation, Reply, State, Task
+from coterie.core.bounds import NonNegative, dataclass
+from coterie.core.types import Client, Federation, Layout, Reply, Sent, State, Task
 from coterie.methods.fedavg import FedAvg
-from coterie.tasks.score import Score
-from coterie.tasks.solver import Solver, trained
-from coterie.tasks.steps import SteppedTask, Stepwise
-from coterie.tasks.train import Train, own_row
+from coterie.tasks import Score, SteppedTask, Stepwise, Train, Training, own_row, trained
 
 
 @dataclass(frozen=True)
-class TrainBoth(SteppedTask):
+class TrainBoth(Training, SteppedTask):
     """Train the model received and send it; train one's own, pulled to that one, and keep it."""
 
-    solver: Solver = Solver()
     lam: NonNegative = 0.1
 
-    @property
-    def trains(self) -> Solver:
-        """The recipe of both trainings."""
-        return self.solver
-
-    def answer_form(self, layout: Layout) -> AnswerForm:
-        """The trained model."""
-        return {"value": layout.form()}
-
     def stepwise(
-        self,
-        client: Client,
-        models: Tensor,
-        sent: Mapping[str, Tensor],
-        layout: Layout,
-        rng: torch.Generator,
+        self, client: Client, models: Tensor, sent: Sent, layout: Layout, rng: torch.Generator
     ) -> Stepwise[Reply]:
         """Both see the same mini-batches, those that FedAvg and Local would see."""
         again = torch.Generator().manual_seed(rng.initial_seed())
@@ -60,8 +39,6 @@ class TrainBoth(SteppedTask):
 class Ditto(FedAvg):
     """FedAvg for w; each client also minimises F_i(v) + (lam/2) |v - w|^2 for a v that it keeps."""
 
-    solver: Solver = Solver()
-    fraction: Share = 1.0  # of clients drawn in a round
     lam: NonNegative = 0.1  # lambda, strength of the pull to the global model
 
     @property

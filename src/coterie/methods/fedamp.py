@@ -15,9 +15,7 @@ from torch import Tensor
 from coterie.core.bounds import NonNegative, Part, Positive, Share, dataclass
 from coterie.core.rows import put, repeated, stacked
 from coterie.core.types import Federation, State
-from coterie.tasks.score import Score
-from coterie.tasks.solver import Solver
-from coterie.tasks.train import Train
+from coterie.tasks import Score, Solver, Train
 from coterie.words.affinity import attention, attention_rate, heuristic_attention
 from coterie.words.distance import cosine, squared_l2
 from coterie.words.mixing import mix, uniform
@@ -38,10 +36,7 @@ class FedAMP:
     sigma: Positive = 10.0  # the squared distance at which attention has fallen to 1/e
     start: Literal["own", "cloud"] = "own"  # where local training starts: w_i, or u_i
 
-    @property
-    def score(self) -> Score:
-        """Every client tests its own model."""
-        return Score()
+    score = Score()  # every client tests its own model
 
     def init(self, fed: Federation) -> State:
         """Everybody starts from the same model."""

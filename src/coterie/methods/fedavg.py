@@ -12,10 +12,8 @@ from dataclasses import replace
 
 from coterie.core.bounds import Count, NonNegative, Share, dataclass
 from coterie.core.types import Federation, State, Task
-from coterie.tasks.score import Score
-from coterie.tasks.solver import Solver
-from coterie.tasks.train import Train
-from coterie.words.merge import merge
+from coterie.tasks import Score, Solver, Train
+from coterie.words.mixing import merge
 
 
 @dataclass(frozen=True)
@@ -27,7 +25,7 @@ class FedAvg:
 
     @property
     def score(self) -> Score:
-        """Every client tests the one model."""
+        """Every client tests the model it holds."""
         return Score()
 
     @property

@@ -14,12 +14,9 @@ from torch import Tensor
 from coterie.core.bounds import Count, Positive, Share, Whole, dataclass
 from coterie.core.types import Federation, Replies, State
 from coterie.methods.group_once import LANDMARKS, kept, landmarks, round_in_groups
-from coterie.tasks.optimiser import SGD
-from coterie.tasks.score import Score
-from coterie.tasks.solver import Solver, equal_steps
-from coterie.tasks.train import Train
-from coterie.words.distance import cosine_distance, cross_l2, l2
-from coterie.words.grouping import agglomerate, closest
+from coterie.tasks import SGD, Score, Solver, Train, equal_steps
+from coterie.words.distance import cosine_distance, l2
+from coterie.words.grouping import agglomerate, nearest
 from coterie.words.mixing import mix, within
 
 
@@ -43,10 +40,7 @@ class FedClust:
     attach: bool = True  # with neither threshold nor clusters: join singletons to the nearest group
     landmarks: Whole = LANDMARKS  # clients grouped at once, others join as newcomers; 0: all
 
-    @property
-    def score(self) -> Score:
-        """Every client tests its cluster's model."""
-        return Score()
+    score = Score()  # every client tests its cluster's model
 
     def init(self, fed: Federation) -> State:
         """Round 0 only clusters."""
@@ -61,9 +55,8 @@ class FedClust:
         """Train from theta^0, send the final layer; join the nearest cluster of round 0 (Eq. 4)."""
         if not len(state.unplaced):
             return state
-        theta = fed.ask(
-            state.unplaced, self.warm(fed), State.shared(fed.layout.initial, len(fed.clients))
-        )
+        first = State.shared(fed.layout.initial, len(fed.clients))
+        theta = fed.ask(state.unplaced, self.warm(fed), first)
         if not theta:
             return state
         if "centres" not in state.memory:
@@ -72,9 +65,7 @@ class FedClust:
 
     def join(self, state: State, theta: Replies) -> State:
         """Eq. 4: each of these goes to the cluster whose mean layer is nearest."""
-        return state.reassign(
-            theta.clients, closest(cross_l2(theta.values, state.memory["centres"]))
-        )
+        return state.reassign(theta.clients, nearest(theta.values, state.memory["centres"]))
 
     def cluster(self, state: State, theta: Replies, fed: Federation) -> State:
         """Distances, tree, cut; every cluster starts from theta^0 and remembers its mean layer."""

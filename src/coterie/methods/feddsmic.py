@@ -17,14 +17,10 @@ from coterie.core.errors import ConfigError
 from coterie.core.rng import stream
 from coterie.core.types import Federation, State
 from coterie.methods.group_once import LANDMARKS, landmarks
-from coterie.tasks.optimiser import SGD
-from coterie.tasks.score import Score
-from coterie.tasks.solver import Solver
-from coterie.tasks.train import Train
+from coterie.tasks import SGD, Score, Solver, Train
 from coterie.words.distance import kl_logits
 from coterie.words.grouping import closest, farthest_first, kmeanspp
-from coterie.words.merge import provisional
-from coterie.words.mixing import mix, within
+from coterie.words.mixing import mix, provisional, within
 
 
 @dataclass(frozen=True)
@@ -58,8 +54,7 @@ class FedDS:
 
     def round(self, state: State, fed: Federation) -> State:
         """Train (Eq. 15-16), compare on the indicator samples (Eq. 6-7), average (Eq. 17)."""
-        cohort = fed.sample(self.fraction)
-        w = fed.ask(cohort, Train(self.local), provisional(state, fed))
+        w = fed.ask(fed.sample(self.fraction), Train(self.local), provisional(state, fed))
         if not w:
             return state
         p = predictions(w.values, fed)  # (m, N_o, classes)
@@ -76,24 +71,19 @@ class FedDS:
         rng = stream(fed.seed, "seeding", fed.round)
         if self.seeding == "random":
             chosen = torch.randperm(len(w), generator=rng)[:k]
+        elif self.seeding == "farthest":
+            chosen = farthest_first(kl_logits(p, p), k, rng)
         else:
-            D = kl_logits(p, p)
-            chosen = (
-                farthest_first(D, k, rng)
-                if self.seeding == "farthest"
-                else kmeanspp(D.clamp(min=0).sqrt(), k, rng)
-            )
-        return state.hold(
-            state.models.index_copy(0, torch.arange(k), w[chosen]), seeded=torch.ones(1)
-        )
+            chosen = kmeanspp(kl_logits(p, p).clamp(min=0).sqrt(), k, rng)
+        models = state.models.index_copy(0, torch.arange(k), w[chosen])
+        return state.hold(models, seeded=torch.ones(1))
 
     def place(self, state: State, fed: Federation) -> State:
         """A newcomer trains an epoch from the mean of the centres and joins the nearest one."""
         if not len(state.unplaced) or "seeded" not in state.memory:
             return state
-        w = fed.ask(
-            state.unplaced, Train(replace(self.solver, epochs=1, steps=0)), provisional(state, fed)
-        )
+        task = Train(replace(self.solver, epochs=1, steps=0))
+        w = fed.ask(state.unplaced, task, provisional(state, fed))
         if not w:
             return state
         D = kl_logits(predictions(w.values, fed), predictions(state.models, fed))
@@ -125,5 +115,4 @@ def predictions(rows: Tensor, fed: Federation) -> Tensor:
             code="C044",
             fix="set data.public = 1 (samples per class, taken out before the data is divided)",
         )
-    x = fed.public
-    return torch.stack([fed.layout.predict(row, x) for row in rows])
+    return torch.stack([fed.layout.predict(row, fed.public) for row in rows])

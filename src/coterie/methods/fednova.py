@@ -6,14 +6,11 @@ Federated Optimization. NeurIPS 2020.
 
 from __future__ import annotations
 
-from coterie.core.bounds import Share, dataclass
+from coterie.core.bounds import dataclass
 from coterie.core.types import Federation, State
 from coterie.methods.fedavg import FedAvg
-from coterie.tasks.optimiser import SGD, sgd
-from coterie.tasks.solver import Solver
-from coterie.tasks.train import Train
-from coterie.words.merge import advance
-from coterie.words.mixing import average, normalised, step_norm
+from coterie.tasks import SGD, Solver, Train, sgd
+from coterie.words.mixing import advance, average, normalised, step_norm
 
 
 @dataclass(frozen=True)
@@ -21,7 +18,6 @@ class FedNova(FedAvg):
     """FedAvg whose updates are divided by the number of local steps before they are averaged."""
 
     solver: Solver = Solver(lr=0.02, optimiser=SGD(momentum=0.9), epochs=2, batch=32)
-    fraction: Share = 1.0  # of clients drawn in a round
 
     def round(self, state: State, fed: Federation) -> State:
         """w <- w - tau_eff sum_i p_i (w - w_i)/|a_i|_1, tau_eff = sum_i p_i |a_i|_1."""

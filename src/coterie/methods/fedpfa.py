@@ -8,47 +8,29 @@ from __future__ import annotations
 
 from typing import Literal
 
-from coterie.core.bounds import Positive, Share, Whole, dataclass
+from coterie.core.bounds import Positive, Whole, dataclass
 from coterie.core.types import Federation, Replies, State
-from coterie.methods.group_once import (
-    LANDMARKS,
-    before_groups,
-    kept,
-    landmarks,
-    round_in_groups,
-)
-from coterie.tasks.score import Score
-from coterie.tasks.signature import Sparsity
-from coterie.tasks.solver import Solver
+from coterie.methods.fedavg import FedAvg
+from coterie.methods.group_once import LANDMARKS, before_groups, kept, landmarks, round_in_groups
+from coterie.tasks import Sparsity
 from coterie.words.distance import cross_l2, l2
 from coterie.words.grouping import agglomerate, nearest_group
 
 
 @dataclass(frozen=True)
-class FedPFA:
+class FedPFA(FedAvg):
     """FedAvg first; then each client sends the mean sparsity of each channel; groups go on apart.
 
     Cut into a number of `clusters`, or with `clusters = 0` at a `threshold`, or with neither where
     the tree's heights jump most.
     """
 
-    solver: Solver = Solver()
-    fraction: Share = 1.0  # of clients drawn in a round
     pretrain: Whole = 10  # rounds of FedAvg before the grouping
     layer: str = "head"  # whose channels: head for what enters the head, or a layer by name
     clusters: Whole = 3  # if not 0, cut the tree into this many groups
     threshold: Positive | None = None  # merge while the linkage distance is at most this
     linkage: Literal["average", "single", "complete"] = "average"  # between groups
     landmarks: Whole = LANDMARKS  # clients grouped at once, others join as newcomers; 0: all
-
-    @property
-    def score(self) -> Score:
-        """Every client tests its group's model."""
-        return Score()
-
-    def init(self, fed: Federation) -> State:
-        """One model for everybody."""
-        return State.shared(fed.layout.initial, len(fed.clients))
 
     def round(self, state: State, fed: Federation) -> State:
         """FedAvg; once it has settled, group; then FedAvg inside each group."""
@@ -76,7 +58,7 @@ class FedPFA:
     def place(self, state: State, fed: Federation) -> State:
         """Before the grouping, the one model; after it, the group of the most similar sparsity."""
         if "members" not in state.memory:
-            return state.give_unplaced(0)
+            return super().place(state, fed)
         if not len(state.unplaced):
             return state
         z = fed.ask(state.unplaced, Sparsity(self.layer), before_groups(state))

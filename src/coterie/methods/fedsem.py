@@ -15,13 +15,9 @@ from coterie.core.bounds import Count, Share, Whole, dataclass
 from coterie.core.rng import stream
 from coterie.core.types import Federation, Replies, State
 from coterie.methods.group_once import LANDMARKS, landmarks
-from coterie.tasks.optimiser import SGD
-from coterie.tasks.score import Score
-from coterie.tasks.solver import Solver
-from coterie.tasks.train import Train
+from coterie.tasks import SGD, Score, Solver, Train
 from coterie.words.grouping import kmeans, nearest
-from coterie.words.merge import merge, provisional
-from coterie.words.mixing import mix, within
+from coterie.words.mixing import merge, mix, provisional, within
 
 
 @dataclass(frozen=True)
@@ -38,10 +34,7 @@ class FedSEM:
     start: Literal["kmeans++", "random"] = "kmeans++"  # random: as printed, which collapses
     landmarks: Whole = LANDMARKS  # clients from whom the first centres are taken; 0: all
 
-    @property
-    def score(self) -> Score:
-        """Every client tests its centre."""
-        return Score()
+    score = Score()  # every client tests its centre
 
     def init(self, fed: Federation) -> State:
         """Every centre is w^0 until the first round has told clients apart."""

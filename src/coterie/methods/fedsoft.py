@@ -11,10 +11,7 @@ from torch import Tensor
 from coterie.core.bounds import Count, NonNegative, Part, Share, dataclass
 from coterie.core.rng import stream
 from coterie.core.types import Federation, Replies, State
-from coterie.tasks.score import Score
-from coterie.tasks.signature import Importance
-from coterie.tasks.solver import Solver
-from coterie.tasks.variants import Pulled
+from coterie.tasks import Importance, Pulled, Score, Solver
 from coterie.words.affinity import soft_weights
 from coterie.words.mixing import mix
 
@@ -34,10 +31,7 @@ class FedSoft:
     sigma: Part = 1e-4  # the least importance of a centre
     lam: NonNegative = 0.1  # lambda, strength of the pull to the centres
 
-    @property
-    def score(self) -> Score:
-        """Every client tests its personal model."""
-        return Score(private="all")
+    score = Score(private="all")  # every client tests its personal model
 
     def init(self, fed: Federation) -> State:
         """S different centres, and nobody knows them yet."""

@@ -12,26 +12,18 @@ import torch
 
 from coterie.core.bounds import Positive, Share, Whole, dataclass
 from coterie.core.types import Federation, Replies, State
-from coterie.methods.epoch_adjustment import next_epochs, paced, unhurried
-from coterie.methods.group_once import (
-    LANDMARKS,
-    before_groups,
-    kept,
-    landmarks,
-    round_in_groups,
-)
-from coterie.tasks.score import Score
-from coterie.tasks.solver import Solver
-from coterie.tasks.train import Train
+from coterie.methods.autocfl import next_epochs, paced, unhurried
+from coterie.methods.fedavg import FedAvg
+from coterie.methods.group_once import LANDMARKS, before_groups, kept, landmarks, round_in_groups
+from coterie.tasks import Solver, Train
 from coterie.words.distance import l2
 from coterie.words.grouping import agglomerate, nearest
-from coterie.words.merge import merge
-from coterie.words.mixing import mix, within
+from coterie.words.mixing import merge, mix, within
 from coterie.words.voting import whole_epochs
 
 
 @dataclass(frozen=True)
-class FLHC:
+class FLHC(FedAvg):
     """FedAvg; one training by everybody, whose models are clustered; FedAvg inside each cluster.
 
     Give a `threshold` or a number of `clusters`; with neither, the tree is cut where its heights
@@ -48,15 +40,6 @@ class FLHC:
     adjust: Literal["none", "all", "smaller"] = "none"  # AutoCFL's epochs before the clustering
     alpha: Positive = 0.5  # growth factor of the adjusted epochs
     landmarks: Whole = LANDMARKS  # clients grouped at once, others join as newcomers; 0: all
-
-    @property
-    def score(self) -> Score:
-        """Every client tests its cluster's model."""
-        return Score()
-
-    def init(self, fed: Federation) -> State:
-        """One model for everybody."""
-        return State.shared(fed.layout.initial, len(fed.clients))
 
     def round(self, state: State, fed: Federation) -> State:
         """n rounds of FedAvg, one that clusters, then FedAvg inside each cluster."""
@@ -86,9 +69,8 @@ class FLHC:
         D = l2(some.values[:, fed.layout.columns("params")])  # (m, m)
         labels = agglomerate(D, self.threshold, self.clusters, self.linkage)
         centres = mix(within(labels, some.sizes, int(labels.max()) + 1), some.values)
-        first = state.models[:1]
         grouped = state.regroup(some.clients, labels, centres.clone()).hold(
-            pretrained=first,
+            pretrained=state.models[:1],
             centres=centres,
             **kept(D, some.clients, len(fed.clients)),
         )
@@ -97,7 +79,7 @@ class FLHC:
     def place(self, state: State, fed: Federation) -> State:
         """Before the clustering, the one model; then train from w and join the nearest cluster."""
         if "centres" not in state.memory:
-            return state.give_unplaced(0)
+            return super().place(state, fed)
         if not len(state.unplaced):
             return state
         w = fed.ask(state.unplaced, Train(self.solver), before_groups(state))

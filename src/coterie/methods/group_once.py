@@ -13,9 +13,8 @@ from torch import Tensor
 
 from coterie.core.rng import stream
 from coterie.core.types import Federation, Replies, State
-from coterie.tasks.solver import Solver
-from coterie.tasks.train import Train
-from coterie.words.merge import merge
+from coterie.tasks import Solver, Train
+from coterie.words.mixing import merge
 
 LANDMARKS = 2000  # clients that are grouped at once, unless the user says otherwise
 KEPT = 1000  # clients whose distances are kept in the state, for whoever looks at it later

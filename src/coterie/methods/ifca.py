@@ -14,14 +14,9 @@ from torch import Tensor
 from coterie.core.bounds import Count, Share, Whole, dataclass
 from coterie.core.rng import stream
 from coterie.core.types import Federation, Replies, State
-from coterie.tasks.score import Score
-from coterie.tasks.signature import Losses
-from coterie.tasks.solver import Solver
-from coterie.tasks.train import Train
-from coterie.tasks.variants import Choose
+from coterie.tasks import Choose, Losses, Score, Solver, Train
 from coterie.words.grouping import closest, kmeans
-from coterie.words.merge import merge
-from coterie.words.mixing import average, mix
+from coterie.words.mixing import average, merge, mix
 
 
 @dataclass(frozen=True)
@@ -40,10 +35,7 @@ class IFCA:
     starts: Count = 1  # random starts, of which the one with the least training loss is taken
     fix_after: Whole = 0  # rounds after which nobody chooses again; 0: never
 
-    @property
-    def score(self) -> Score:
-        """Every client tests the model it chose last."""
-        return Score()
+    score = Score()  # every client tests the model it chose last
 
     def init(self, fed: Federation) -> State:
         """k different models, and nobody has chosen."""
@@ -110,9 +102,7 @@ class IFCA:
         if not len(state.unplaced):
             return state
         f = self.losses(state.unplaced, state, fed)
-        if not f:
-            return state
-        return state.reassign(f.clients, closest(f.values))
+        return state.reassign(f.clients, closest(f.values)) if f else state
 
     def losses(self, cohort: Tensor, state: State, fed: Federation) -> Replies:
         """(m, k) how well each model fits each client's training data."""

@@ -18,14 +18,11 @@ from torch.nn.functional import normalize
 from coterie.core.bounds import Count, Part, Share, Whole, dataclass
 from coterie.core.types import Federation, Replies, State
 from coterie.methods.group_once import LANDMARKS, kept, landmarks
-from coterie.tasks.score import Score
-from coterie.tasks.solver import Solver, equal_steps
-from coterie.tasks.train import Train
+from coterie.tasks import Score, Solver, Train, equal_steps
 from coterie.words.distance import cosine_distance
 from coterie.words.drift import lean, sides
 from coterie.words.grouping import auto_cut
-from coterie.words.merge import merge
-from coterie.words.mixing import mix, within
+from coterie.words.mixing import merge, mix, within
 
 
 @dataclass(frozen=True)
@@ -115,9 +112,8 @@ class Kin:
         known = state.memory["signature"]
         placed = state.placed[state.placed < len(known)]  # newcomers have no row of their own
         W = within(state.assign[placed], torch.ones(len(placed)), state.k)
-        centres = mix(
-            W, normalize(known[placed], dim=1), keep=known.new_zeros(state.k, len(known[0]))
-        )
+        blank = known.new_zeros(state.k, known.shape[1])
+        centres = mix(W, normalize(known[placed], dim=1), keep=blank)
         alike = normalize(theta.values, dim=1) @ normalize(centres, dim=1).T  # (m, k)
         return state.reassign(theta.clients, alike.argmax(1))
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from coterie.core.bounds import Share, dataclass
 from coterie.core.types import Federation, State
-from coterie.tasks.score import Score
-from coterie.tasks.solver import Solver
-from coterie.tasks.train import Train
+from coterie.tasks import Score, Solver, Train
 
 
 @dataclass(frozen=True)
@@ -16,10 +14,7 @@ class Local:
     solver: Solver = Solver()
     fraction: Share = 1.0  # of clients that train in a round: the same total work as the others
 
-    @property
-    def score(self) -> Score:
-        """Each client tests the model it keeps."""
-        return Score(private="all")
+    score = Score(private="all")  # each client tests the model it keeps
 
     def init(self, fed: Federation) -> State:
         """The initial model, which everybody knows; nothing is ever added to it."""

@@ -12,10 +12,7 @@ from typing import Literal
 from coterie.core.bounds import Count, Positive, Share, Whole, dataclass
 from coterie.core.types import Federation, Replies, State
 from coterie.methods.group_once import LANDMARKS, kept, landmarks, round_in_groups
-from coterie.tasks.optimiser import SGD
-from coterie.tasks.score import Score
-from coterie.tasks.signature import Basis
-from coterie.tasks.solver import Solver
+from coterie.tasks import SGD, Basis, Score, Solver
 from coterie.words.distance import cross_subspaces, subspaces
 from coterie.words.grouping import agglomerate, nearest_group
 
@@ -37,10 +34,7 @@ class PACFL:
     linkage: Literal["average", "single", "complete"] = "average"  # between groups
     landmarks: Whole = LANDMARKS  # clients grouped at once, others join as newcomers; 0: all
 
-    @property
-    def score(self) -> Score:
-        """Every client tests its cluster's model."""
-        return Score()
+    score = Score()  # every client tests its cluster's model
 
     def init(self, fed: Federation) -> State:
         """Bases up, angles, clusters; no model has travelled yet."""

@@ -8,23 +8,26 @@ Learning. ICML 2021.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from coterie.core.bounds import Count, Share, dataclass
-from coterie.core.client import Client
-from coterie.core.layout import Layout
-from coterie.core.types import AnswerForm, Federation, Reply, State, Task
+from coterie.core.types import AnswerForm, Client, Federation, Layout, Reply, Sent, State, Task
 from coterie.methods.fedavg import FedAvg
-from coterie.tasks.optimiser import SGD
-from coterie.tasks.score import Score
-from coterie.tasks.solver import Solver, trained
-from coterie.tasks.steps import SteppedTask, Stepwise
-from coterie.tasks.train import Train, own_row
-from coterie.words.merge import merge
+from coterie.tasks import (
+    SGD,
+    Score,
+    Solver,
+    SteppedTask,
+    Stepwise,
+    Train,
+    Training,
+    own_row,
+    trained,
+)
+from coterie.words.mixing import merge
 
 
 @dataclass(frozen=True)
@@ -53,18 +56,12 @@ class LGFedAvg(FedAvg):
 
 
 @dataclass(frozen=True)
-class PrivateFirst(SteppedTask):
+class PrivateFirst(Training, SteppedTask):
     """Train the private layers with the others frozen, then the others with the private frozen."""
 
-    solver: Solver = Solver()
     private: str = "head"
     epochs: Count = 10  # of the private layers
     fit: bool = False  # train the private layers alone, and send nothing
-
-    @property
-    def trains(self) -> Solver:
-        """The recipe of both trainings, but for the epochs of the first."""
-        return self.solver
 
     @property
     def download(self) -> str:
@@ -76,12 +73,7 @@ class PrivateFirst(SteppedTask):
         return {"value": layout.form("none" if self.fit else f"~{self.private}")}
 
     def stepwise(
-        self,
-        client: Client,
-        models: Tensor,
-        sent: Mapping[str, Tensor],
-        layout: Layout,
-        rng: torch.Generator,
+        self, client: Client, models: Tensor, sent: Sent, layout: Layout, rng: torch.Generator
     ) -> Stepwise[Reply]:
         """Where one of the two parts has nothing that learns, only the other is trained."""
         common = f"~{self.private}"

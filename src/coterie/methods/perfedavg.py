@@ -6,7 +6,6 @@ Model-Agnostic Meta-Learning Approach. NeurIPS 2020.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 
@@ -14,44 +13,24 @@ import torch
 from torch import Tensor
 
 from coterie.core.bounds import NonNegative, Positive, Share, dataclass
-from coterie.core.client import Client
-from coterie.core.layout import Layout
-from coterie.core.types import AnswerForm, Reply, Task
+from coterie.core.types import Client, Layout, Reply, Sent, Task
 from coterie.methods.fedavg import FedAvg
-from coterie.tasks.optimiser import SGD
-from coterie.tasks.score import Score
-from coterie.tasks.solver import Solver
-from coterie.tasks.train import Train
+from coterie.tasks import SGD, Score, Solver, Train, Training
 
 
 @dataclass(frozen=True)
-class HessianFree(Task):
+class HessianFree(Training):
     """SGD on f(w - alpha grad f(w)), its Hessian-vector product a difference of two gradients.
 
     Each step sees three independent mini-batches: for the inner step, for the outer gradient, and
     for the difference.
     """
 
-    solver: Solver = Solver()
     alpha: Positive = 0.01
     delta: Positive = 1e-3
 
-    @property
-    def trains(self) -> Solver:
-        """The recipe of the outer steps."""
-        return self.solver
-
-    def answer_form(self, layout: Layout) -> AnswerForm:
-        """The trained model."""
-        return {"value": layout.form()}
-
     def __call__(
-        self,
-        client: Client,
-        models: Tensor,
-        sent: Mapping[str, Tensor],
-        layout: Layout,
-        rng: torch.Generator,
+        self, client: Client, models: Tensor, sent: Sent, layout: Layout, rng: torch.Generator
     ) -> Reply:
         """Train, and send everything back."""
         net = layout.flat(models)

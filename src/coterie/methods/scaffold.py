@@ -6,22 +6,15 @@ Federated Learning. ICML 2020.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from coterie.core.bounds import Positive, Share, dataclass
-from coterie.core.client import Client
-from coterie.core.layout import Layout
-from coterie.core.types import AnswerForm, Federation, Reply, State
-from coterie.tasks.optimiser import sgd
-from coterie.tasks.score import Score
-from coterie.tasks.solver import Solver, trained
-from coterie.tasks.steps import SteppedTask, Stepwise
-from coterie.words.merge import advance
-from coterie.words.mixing import control, uniform
+from coterie.core.types import AnswerForm, Client, Federation, Layout, Reply, Sent, State
+from coterie.tasks import Score, Solver, SteppedTask, Stepwise, Training, sgd, trained
+from coterie.words.mixing import advance, control, uniform
 
 
 def variate(c_i: Tensor, c: Tensor, x: Tensor, y: Tensor, steps: int, lr: float) -> Tensor:
@@ -35,7 +28,7 @@ def variate(c_i: Tensor, c: Tensor, x: Tensor, y: Tensor, steps: int, lr: float)
 
 
 @dataclass(frozen=True)
-class Controlled(SteppedTask):
+class Controlled(Training, SteppedTask):
     """SGD along g - c_i + c. The client keeps c_i and sends only by how much it changed.
 
     An answer may be lost on its way, and c would then miss that change for ever. So the client also
@@ -43,24 +36,12 @@ class Controlled(SteppedTask):
     fewer answers arrived (`answers`) than it gave.
     """
 
-    solver: Solver = Solver()
-
-    @property
-    def trains(self) -> Solver:
-        """The recipe of the training."""
-        return self.solver
-
     def answer_form(self, layout: Layout) -> AnswerForm:
         """The trained model, and the change of the client's variate."""
         return {"value": layout.form(), "extra.change": layout.form("params")}
 
     def stepwise(
-        self,
-        client: Client,
-        models: Tensor,
-        sent: Mapping[str, Tensor],
-        layout: Layout,
-        rng: torch.Generator,
+        self, client: Client, models: Tensor, sent: Sent, layout: Layout, rng: torch.Generator
     ) -> Stepwise[Reply]:
         """Train, and see what the way says about the client's own gradient."""
         c = sent["control"]  # (trainable,)
@@ -85,10 +66,7 @@ class SCAFFOLD:
     fraction: Share = 0.2  # of clients drawn in a round
     server_lr: Positive = 1.0  # eta_g, of the server's step
 
-    @property
-    def score(self) -> Score:
-        """Every client tests the one model."""
-        return Score()
+    score = Score()  # every client tests the one model
 
     @property
     def plain(self) -> Solver:

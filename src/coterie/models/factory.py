@@ -61,10 +61,10 @@ def _known(
     try:
         module: nn.Module = builder(shape, classes, **given)
     except (TypeError, ValueError) as cause:
-        raise ConfigError(
+        raise _unfit(
+            name,
             f"{name} cannot be built with {given}: {cause}",
             code="C034",
-            where=f'model "{name}"',
             fix="dropout is a share in [0, 1), hidden a list of widths",
         ) from cause
     return module
@@ -77,10 +77,9 @@ def _imported(model: str | Factory) -> Factory:
     try:
         factory: Factory = pkgutil.resolve_name(model)
     except Exception as cause:  # whatever the user's module does while it is imported
-        raise ConfigError(
+        raise _unfit(
+            model,
             f"{type(cause).__name__}: {cause}",
-            code="C031",
-            where=f'model "{model}"',
             why="importing the factory raised this",
             fix='write it as "package.module:function", and start from the folder that holds the '
             "package or put that folder on PYTHONPATH",
@@ -97,7 +96,6 @@ def _called(
     options: dict[str, Any],
 ) -> nn.Module:
     """What the user's factory makes of what it asks for."""
-    where = f'model "{name}"'
     offered = {"shape": shape, "classes": classes}
     wanted = options if norm is None else {**options, "norm": norm}
     try:
@@ -105,36 +103,33 @@ def _called(
         named = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
         anything = any(p.kind == p.VAR_KEYWORD for p in parameters)
     except (TypeError, ValueError) as cause:  # not callable, or nothing is known of it
-        raise ConfigError(
+        raise _unfit(
+            name,
             str(cause),
-            code="C031",
-            where=where,
             why=f"a factory must be a function or class, this is {type(factory).__name__}",
             fix="name a function that returns an nn.Module",
         ) from cause
     if not anything and (unknown := [key for key in wanted if key not in named]):
-        raise ConfigError(
+        raise _unfit(
+            name,
             f"{name} takes no {unknown[0]!r}",
             code="C034",
-            where=where,
             why=f"it takes {', '.join(sorted(named)) or 'nothing'}",
             fix=f"leave {unknown[0]} out, or add it to the factory's signature",
         )
     try:
         module = factory(**{k: v for k, v in offered.items() if k in named}, **wanted)
     except Exception as cause:  # the user's own code
-        raise ConfigError(
+        raise _unfit(
+            name,
             f"{type(cause).__name__}: {cause}",
-            code="C031",
-            where=where,
             why=f"calling the factory for shape {shape} and {classes} classes raised this",
             fix="it may name shape and classes among its arguments; all others need a default",
         ) from cause
     if not isinstance(module, nn.Module):
-        raise ConfigError(
+        raise _unfit(
+            name,
             f"{name} returned {type(module).__name__}, not an nn.Module",
-            code="C031",
-            where=where,
             fix="return the network itself",
         )
     return module
@@ -150,10 +145,9 @@ def _probe(module: nn.Module, name: str, shape: tuple[int, ...], classes: int) -
         with torch.no_grad():
             out = module.eval()(torch.zeros(2, *shape))
     except Exception as cause:  # the user's own code
-        raise ConfigError(
+        raise _unfit(
+            name,
             f"{type(cause).__name__}: {cause}",
-            code="C031",
-            where=f'model "{name}"',
             why=f"the network raised this for a batch of shape {(2, *shape)}",
             fix="let the factory take shape, and size its first layers by it",
         ) from cause
@@ -162,13 +156,17 @@ def _probe(module: nn.Module, name: str, shape: tuple[int, ...], classes: int) -
             part.training = training
     if not isinstance(out, Tensor) or out.shape != (2, classes):
         got = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
-        raise ConfigError(
+        raise _unfit(
+            name,
             f"{name} answers {got} to 2 samples, expected {(2, classes)}",
-            code="C031",
-            where=f'model "{name}"',
             why=f"the data have {classes} classes: one output for each",
             fix="let the factory take classes, and size its last layer by it",
         )
+
+
+def _unfit(name: str, what: str, *, code: str = "C031", why: str = "", fix: str) -> ConfigError:
+    """The error of a network that cannot be built or used."""
+    return ConfigError(what, code=code, where=f'model "{name}"', why=why, fix=fix)
 
 
 def _name(model: Factory | nn.Module) -> str:

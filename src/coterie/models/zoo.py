@@ -29,15 +29,24 @@ class Model:
     """One network: where it is built, what it is, and which inputs it can take."""
 
     name: str
-    builder: str  # "module:function", imported only when the network is built
     summary: str  # its layers, first to last
     used_by: str
     input: tuple[int, ...]  # one sample there: (C, H, W)
-    classes: int  # and how many classes
-    parameters: int  # trainable ones, for that input and these classes
+    parameters: int  # trainable ones, for that input and `classes`
+    classes: int = 10  # how many there are
     least: int = 0  # the smallest side of an image; 0: any input, flattened
     norms: tuple[str, ...] = ()  # its normalisation, the default first; empty: it has none
     options: tuple[str, ...] = ()  # further keywords of its builder
+    module: str = "plain"  # of `networks`, where its builder is
+
+    @property
+    def builder(self) -> str:
+        """The function that builds it, "module:function", imported only for that.
+
+        >>> MODELS["cnn5-wide"].builder
+        'coterie.models.networks.plain:cnn5_wide'
+        """
+        return f"coterie.models.networks.{self.module}:{self.name.replace('-', '_')}"
 
     def fits(self, shape: Sequence[int]) -> bool:
         """Whether one sample of this shape can go in.
@@ -94,145 +103,123 @@ class Model:
 
 
 _FASHION, _CIFAR, _DIGITS = (1, 28, 28), (3, 32, 32), (1, 8, 8)
-_PLAIN = "coterie.models.networks.plain:"
 
 MODELS: dict[str, Model] = {
     model.name: model
     for model in (
         Model(
             "mclr",
-            _PLAIN + "mclr",
             "multinomial logistic regression: FC 784-10",
             "FedDSMIC, MNIST",
             _FASHION,
-            10,
             7_850,
         ),
         Model(
             "dnn2",
-            _PLAIN + "dnn2",
             "FC 784-200-10",
             "CFLGT, Fashion-MNIST",
             _FASHION,
-            10,
             159_010,
             options=("hidden", "dropout"),
         ),
         Model(
             "mlp",
-            _PLAIN + "mlp",
             "FC 784-512-256-10",
             "DA-PFL, FEMNIST",
             _FASHION,
-            10,
             535_818,
             options=("hidden", "dropout"),
         ),
         Model(
             "cnn-s",
-            _PLAIN + "cnn_s",
             "two padded 3x3 convolutions 1-16-32, FC 128-10",
             "the demo, digits",
             _DIGITS,
-            10,
             6_090,
             least=4,
         ),
         Model(
             "cnn-m",
-            _PLAIN + "cnn_m",
             "two 5x5 convolutions 1-20-50, FC 800-10",
             "AutoCFL, MNIST",
             _FASHION,
-            10,
             33_580,
             least=16,
         ),
         Model(
             "cnn-c",
-            _PLAIN + "cnn_c",
             "two 5x5 convolutions 3-6-16, FC 400-10",
             "AutoCFL, CIFAR-10",
             _CIFAR,
-            10,
             6_882,
             least=16,
         ),
         Model(
             "cnn-f",
-            _PLAIN + "cnn_f",
             "two 5x5 convolutions 1-16-32, FC 512-10",
             "AutoCFL, Fashion-MNIST",
             _FASHION,
-            10,
             18_378,
             least=16,
         ),
         Model(
             "lenet5",
-            _PLAIN + "lenet5",
             "two 5x5 convolutions 3-6-16, FC 400-120-84-10",
             "CFLGT, CIFAR-10 and SVHN; FedClust, CIFAR-10, Fashion-MNIST and SVHN",
             _CIFAR,
-            10,
             62_006,
             least=16,
             options=("dropout",),
         ),
         Model(
             "cnn5",
-            _PLAIN + "cnn5",
             "two 5x5 convolutions 3-64-64, FC 1600-120-64-10",
             "DA-PFL, CIFAR-10",
             _CIFAR,
-            10,
             307_842,
             least=16,
             options=("dropout",),
         ),
         Model(
             "cnn5-wide",
-            _PLAIN + "cnn5_wide",
             "two 5x5 convolutions 3-64-128, FC 3200-256-128-20",
             "DA-PFL, the first 20 classes of CIFAR-100",
             _CIFAR,
-            20,
             1_064_724,
+            classes=20,
             least=16,
             options=("dropout",),
         ),
         Model(
             "leaf-cnn",
-            _PLAIN + "leaf_cnn",
             "two padded 5x5 convolutions 1-32-64, FC 3136-2048-62",
             "FedDSMIC, EMNIST and FEMNIST",
             _FASHION,
-            62,
             6_603_710,
+            classes=62,
             least=4,
             options=("dropout",),
         ),
         Model(
             "mobilenet-v2",
-            "coterie.models.networks.mobilenet:mobilenet_v2",
             "17 inverted residuals, strides for 32x32 images, FC 1280-10",
             "FedDSMIC, CIFAR-10 and CIFAR-100",
             _CIFAR,
-            10,
             2_236_682,
             least=16,
             norms=("batch", "group"),
+            module="mobilenet",
         ),
         Model(
             "resnet9",
-            "coterie.models.networks.resnet:resnet9",
             "eight 3x3 convolutions in four stages 64-128-256-512, FC 512-100",
             "FedClust, CIFAR-100",
             _CIFAR,
-            100,
             6_621_540,
+            classes=100,
             least=16,
             norms=("group", "batch"),
+            module="resnet",
         ),
     )
 }

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from coterie.core.bounds import Decay, NonNegative, dataclass
-from coterie.core.sendable import Sendable
+from coterie.core.types import Sendable
 
 
 @runtime_checkable

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from coterie.core.bounds import dataclass
-from coterie.core.client import Client
-from coterie.core.layout import Layout
-from coterie.core.types import AnswerForm, Evaluation, Reply
+from coterie.core.types import AnswerForm, Client, Evaluation, Layout, Reply, Sent
 from coterie.tasks.solver import Solver, trained
 from coterie.tasks.steps import SteppedTask, Stepwise, logits
 from coterie.tasks.train import own_row
@@ -63,12 +59,7 @@ class Score(SteppedTask, Evaluation):
         return {"value": ("float64", (len(self.stages), 2))}
 
     def stepwise(
-        self,
-        client: Client,
-        models: Tensor,
-        sent: Mapping[str, Tensor],
-        layout: Layout,
-        rng: torch.Generator,
+        self, client: Client, models: Tensor, sent: Sent, layout: Layout, rng: torch.Generator
     ) -> Stepwise[Reply]:
         """Test on the client."""
         stages = []
@@ -109,12 +100,7 @@ class Held(SteppedTask):
         return {"value": layout.form()}
 
     def stepwise(
-        self,
-        client: Client,
-        models: Tensor,
-        sent: Mapping[str, Tensor],
-        layout: Layout,
-        rng: torch.Generator,
+        self, client: Client, models: Tensor, sent: Sent, layout: Layout, rng: torch.Generator
     ) -> Stepwise[Reply]:
         """Adapt as the test does, and send the result instead of its scores."""
         rows = yield from self.score.rows(client, models, layout, rng)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import ClassVar
 
 import torch
@@ -10,9 +9,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from coterie.core.bounds import Count, Part, dataclass
-from coterie.core.client import Client
-from coterie.core.layout import Layout
-from coterie.core.types import AnswerForm, Receives, Reply, Task
+from coterie.core.types import AnswerForm, Client, Layout, Receives, Reply, Sent, Task
 from coterie.tasks.steps import SteppedTask, Stepwise, logits
 from coterie.words.affinity import importance
 from coterie.words.distance import basis, trajectory
@@ -30,12 +27,7 @@ class Histogram(Task):
         return {"value": ("float32", (self.classes,))}
 
     def __call__(
-        self,
-        client: Client,
-        models: Tensor,
-        sent: Mapping[str, Tensor],
-        layout: Layout,
-        rng: torch.Generator,
+        self, client: Client, models: Tensor, sent: Sent, layout: Layout, rng: torch.Generator
     ) -> Reply:
         """Count."""
         return Reply(torch.bincount(client.y, minlength=self.classes).float())
@@ -51,12 +43,7 @@ class Trajectory(Task):
     normalise: bool = True  # divide by the number of samples
 
     def __call__(
-        self,
-        client: Client,
-        models: Tensor,
-        sent: Mapping[str, Tensor],
-        layout: Layout,
-        rng: torch.Generator,
+        self, client: Client, models: Tensor, sent: Sent, layout: Layout, rng: torch.Generator
     ) -> Reply:
         """One forward pass."""
         features, logits = layout.features(models, client.x)
@@ -77,12 +64,7 @@ class Basis(Task):
     p: Count = 3  # how many vectors
 
     def __call__(
-        self,
-        client: Client,
-        models: Tensor,
-        sent: Mapping[str, Tensor],
-        layout: Layout,
-        rng: torch.Generator,
+        self, client: Client, models: Tensor, sent: Sent, layout: Layout, rng: torch.Generator
     ) -> Reply:
         """One singular value decomposition."""
         return Reply(basis(client.x.flatten(1).T, self.p))
@@ -99,12 +81,7 @@ class Sparsity(Task):
     layer: str = "head"  # head: what enters the head; else the layer whose outputs are looked at
 
     def __call__(
-        self,
-        client: Client,
-        models: Tensor,
-        sent: Mapping[str, Tensor],
-        layout: Layout,
-        rng: torch.Generator,
+        self, client: Client, models: Tensor, sent: Sent, layout: Layout, rng: torch.Generator
     ) -> Reply:
         """One forward pass."""
         if self.layer == "head":
@@ -131,12 +108,7 @@ class Losses(SteppedTask):
         return "head" if self.heads else "all"
 
     def stepwise(
-        self,
-        client: Client,
-        models: Tensor,
-        sent: Mapping[str, Tensor],
-        layout: Layout,
-        rng: torch.Generator,
+        self, client: Client, models: Tensor, sent: Sent, layout: Layout, rng: torch.Generator
     ) -> Stepwise[Reply]:
         """A forward pass through each."""
         losses = yield from sample_losses(whole(models, sent, layout), client)
@@ -151,19 +123,14 @@ class Importance(SteppedTask):
     floor: Part = 1e-4  # what every model gets at least
 
     def stepwise(
-        self,
-        client: Client,
-        models: Tensor,
-        sent: Mapping[str, Tensor],
-        layout: Layout,
-        rng: torch.Generator,
+        self, client: Client, models: Tensor, sent: Sent, layout: Layout, rng: torch.Generator
     ) -> Stepwise[Reply]:
         """A forward pass through each."""
         losses = yield from sample_losses(models, client)
         return Reply(importance(losses, self.floor).to(models.dtype))
 
 
-def whole(models: Tensor, sent: Mapping[str, Tensor], layout: Layout) -> Tensor:
+def whole(models: Tensor, sent: Sent, layout: Layout) -> Tensor:
     """(k, P) the models that were sent, put together where only their heads came k times."""
     if "body" not in sent:
         return models

@@ -11,10 +11,8 @@ import torch
 from torch import Tensor
 
 from coterie.core.bounds import Count, NonNegative, Positive, Whole, dataclass
-from coterie.core.client import Client
 from coterie.core.flat_module import Net
-from coterie.core.layout import Layout
-from coterie.core.sendable import Sendable
+from coterie.core.types import Client, Layout, Sendable
 from coterie.tasks.optimiser import SGD, Optimiser
 from coterie.tasks.steps import Stepwise
 

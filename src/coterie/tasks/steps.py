@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
-from coterie.core.client import Client
-from coterie.core.layout import Layout
-from coterie.core.types import Reply, Task
+from coterie.core.types import Client, Layout, Reply, Sent, Task
 
 
 class Work(Protocol):
@@ -48,24 +46,14 @@ class SteppedTask(Task):
     """A task that names its costly pieces one after another and goes on with what came of them."""
 
     def __call__(
-        self,
-        client: Client,
-        models: Tensor,
-        sent: Mapping[str, Tensor],
-        layout: Layout,
-        rng: torch.Generator,
+        self, client: Client, models: Tensor, sent: Sent, layout: Layout, rng: torch.Generator
     ) -> Reply:
         """All steps, for this client by itself."""
         return run_single(self.stepwise(client, models, sent, layout, rng), layout)
 
     @abstractmethod
     def stepwise(
-        self,
-        client: Client,
-        models: Tensor,
-        sent: Mapping[str, Tensor],
-        layout: Layout,
-        rng: torch.Generator,
+        self, client: Client, models: Tensor, sent: Sent, layout: Layout, rng: torch.Generator
     ) -> Stepwise[Reply]:
         """As `__call__`, with a `yield` where a model is trained or read."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Literal
 
 import torch
@@ -10,15 +9,29 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from coterie.core.bounds import dataclass
-from coterie.core.client import Client
-from coterie.core.layout import Layout
-from coterie.core.types import AnswerForm, Reply
+from coterie.core.types import AnswerForm, Client, Layout, Reply, Sent, Task
 from coterie.tasks.solver import Solver, trained
 from coterie.tasks.steps import SteppedTask, Stepwise, logits
 
 
 @dataclass(frozen=True)
-class Train(SteppedTask):
+class Training(Task):
+    """A task that trains as its solver says, and answers the trained model."""
+
+    solver: Solver = Solver()  # how it trains
+
+    @property
+    def trains(self) -> Solver:
+        """The recipe."""
+        return self.solver
+
+    def answer_form(self, layout: Layout) -> AnswerForm:
+        """The trained model."""
+        return {"value": layout.form()}
+
+
+@dataclass(frozen=True)
+class Train(Training, SteppedTask):
     """Train on the client's own data, starting from the model it is sent.
 
     What may be sent beside the model: `anchor`, the point the proximal term pulls to (default: the
@@ -26,17 +39,11 @@ class Train(SteppedTask):
     shall start this time.
     """
 
-    solver: Solver = Solver()  # how it trains
     train: str = "all"  # the columns that learn: all, head, body, or names of layers
     upload: str = "all"  # the columns that are sent back
     private: str = "none"  # the columns that never leave the client, which remembers its own
     continues: bool = False  # start from what this client trained last, not from what it is sent
     report: tuple[Literal["loss", "steps"], ...] = ()  # small numbers sent along
-
-    @property
-    def trains(self) -> Solver:
-        """The recipe."""
-        return self.solver
 
     @property
     def download(self) -> str:
@@ -55,12 +62,7 @@ class Train(SteppedTask):
         return {"value": layout.form(self.shared), **reports}
 
     def stepwise(
-        self,
-        client: Client,
-        models: Tensor,
-        sent: Mapping[str, Tensor],
-        layout: Layout,
-        rng: torch.Generator,
+        self, client: Client, models: Tensor, sent: Sent, layout: Layout, rng: torch.Generator
     ) -> Stepwise[Reply]:
         """Train, keep what is private, and send back the columns asked for."""
         w, taken = yield from trained(

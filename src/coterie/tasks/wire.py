@@ -10,8 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from coterie.core.errors import ConfigError
-from coterie.core.sendable import Sendable, place_of
-from coterie.core.types import Task
+from coterie.core.types import Sendable, Task, place_of
 
 PLACE = "class"  # the key that tells which class a table is of: no field can be called so
 OURS = re.compile(r"coterie(\.[a-z]\w*)+")  # modules that a message may have imported by name

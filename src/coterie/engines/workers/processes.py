@@ -15,8 +15,7 @@ from typing import Any
 
 import torch
 
-from coterie.core.sendable import Sendable
-from coterie.core.types import Reply
+from coterie.core.types import Reply, Sendable
 from coterie.engines.question import Portion, PortionedBackend, Question, Setting
 from coterie.engines.workers.backend import stop_all
 from coterie.engines.workers.shared_memory import SharedBuffer

@@ -7,6 +7,7 @@ state it); every one is followed by ReLU and a 2x2 maximum.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from itertools import pairwise
 from math import prod
@@ -39,7 +40,8 @@ def perceptron(
     shape: Sequence[int], classes: int, hidden: Sequence[int] = (), dropout: float = 0.0
 ) -> nn.Sequential:
     """A flattened sample through fully connected layers."""
-    return line({"flat": nn.Flatten(), **dense([prod(shape), *hidden, classes], dropout)})
+    layers = dense([prod(shape), *hidden, classes], dropout)
+    return nn.Sequential(OrderedDict(flat=nn.Flatten(), **layers))
 
 
 def convolutional(
@@ -62,15 +64,8 @@ def convolutional(
         layers[f"conv{i}_pool"] = nn.MaxPool2d(2)
         height, width = (height - lost) // 2, (width - lost) // 2
     layers["flat"] = nn.Flatten()
-    return line({**layers, **dense([channels[-1] * height * width, *hidden, classes], dropout)})
-
-
-def line(layers: Layers) -> nn.Sequential:
-    """Named layers, one after another."""
-    net = nn.Sequential()
-    for name, layer in layers.items():
-        net.add_module(name, layer)
-    return net
+    layers |= dense([channels[-1] * height * width, *hidden, classes], dropout)
+    return nn.Sequential(OrderedDict(layers))
 
 
 def mclr(shape: Sequence[int], classes: int) -> nn.Sequential:

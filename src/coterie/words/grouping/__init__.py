@@ -1,69 +1,32 @@
 """Grouping: distances in, labels out. Labels count 0, 1, 2, ... in order of first appearance."""
 
-from __future__ import annotations
-
-from coterie.words.grouping.hierarchy import (
-    Curve,
-    Cut,
-    Linkage,
-    agglomerate,
-    auto_cut,
-    curve,
-    cut,
-    cut_k,
-    heights,
-    tree,
-)
-from coterie.words.grouping.labels import (
-    Guarded,
-    canonical,
-    closest,
-    components,
-    guard,
-    nearest,
-    nearest_group,
-    silhouette,
-)
-from coterie.words.grouping.lloyd import kmeans
-from coterie.words.grouping.propagation import (
-    Exemplars,
-    affinity_propagation,
-    exemplars,
-    hopkins,
-    mean_hopkins,
-)
-from coterie.words.grouping.seeding import farthest_first, kmeanspp
-from coterie.words.grouping.splitting import Incongruence, bipartition, incongruence, separable
-
-__all__ = [
-    "Curve",
-    "Cut",
-    "Exemplars",
-    "Guarded",
-    "Incongruence",
-    "Linkage",
-    "affinity_propagation",
-    "agglomerate",
-    "auto_cut",
-    "bipartition",
-    "canonical",
-    "closest",
-    "components",
-    "curve",
-    "cut",
-    "cut_k",
-    "exemplars",
-    "farthest_first",
-    "guard",
-    "heights",
-    "hopkins",
-    "incongruence",
-    "kmeans",
-    "kmeanspp",
-    "mean_hopkins",
-    "nearest",
-    "nearest_group",
-    "separable",
-    "silhouette",
-    "tree",
-]
+from coterie.words.grouping.centres import farthest_first as farthest_first
+from coterie.words.grouping.centres import kmeans as kmeans
+from coterie.words.grouping.centres import kmeanspp as kmeanspp
+from coterie.words.grouping.hierarchy import Curve as Curve
+from coterie.words.grouping.hierarchy import Cut as Cut
+from coterie.words.grouping.hierarchy import Incongruence as Incongruence
+from coterie.words.grouping.hierarchy import Linkage as Linkage
+from coterie.words.grouping.hierarchy import agglomerate as agglomerate
+from coterie.words.grouping.hierarchy import auto_cut as auto_cut
+from coterie.words.grouping.hierarchy import bipartition as bipartition
+from coterie.words.grouping.hierarchy import curve as curve
+from coterie.words.grouping.hierarchy import cut as cut
+from coterie.words.grouping.hierarchy import cut_k as cut_k
+from coterie.words.grouping.hierarchy import heights as heights
+from coterie.words.grouping.hierarchy import incongruence as incongruence
+from coterie.words.grouping.hierarchy import separable as separable
+from coterie.words.grouping.hierarchy import tree as tree
+from coterie.words.grouping.labels import Guarded as Guarded
+from coterie.words.grouping.labels import canonical as canonical
+from coterie.words.grouping.labels import closest as closest
+from coterie.words.grouping.labels import components as components
+from coterie.words.grouping.labels import guard as guard
+from coterie.words.grouping.labels import nearest as nearest
+from coterie.words.grouping.labels import nearest_group as nearest_group
+from coterie.words.grouping.labels import silhouette as silhouette
+from coterie.words.grouping.propagation import Exemplars as Exemplars
+from coterie.words.grouping.propagation import affinity_propagation as affinity_propagation
+from coterie.words.grouping.propagation import exemplars as exemplars
+from coterie.words.grouping.propagation import hopkins as hopkins
+from coterie.words.grouping.propagation import mean_hopkins as mean_hopkins

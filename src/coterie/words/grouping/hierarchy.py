@@ -1,7 +1,8 @@
-"""Agglomerative clustering: a tree of merges, and the ways to cut it."""
+"""Agglomerative clustering: a tree of merges, the ways to cut it, and one group split in two."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from coterie.core import checks
 from coterie.words.grouping.labels import STRUCTURE, canonical, joined, silhouette
+from coterie.words.mixing import average
 
 Linkage = Literal["average", "single", "complete"]
 
@@ -77,11 +79,7 @@ class Cut:
     k: int
 
 
-def auto_cut(
-    distance: Tensor,
-    linkage: Linkage = "average",
-    attach: bool = True,
-) -> Cut:
+def auto_cut(distance: Tensor, linkage: Linkage = "average", attach: bool = True) -> Cut:
     """The tree cut at its widest relative gap between heights: (n, n) -> Cut.
 
     Only cuts count that leave 2 to n/2 groups, two of them with more than one client. `attach`
@@ -167,17 +165,71 @@ def curve(distance: Tensor, linkage: Linkage = "average", most: int = 50) -> Cur
     return Curve(h[merges], n - torch.tensor(merges), torch.tensor(scores, dtype=torch.float64))
 
 
+@dataclass(frozen=True)
+class Incongruence:
+    """Whether a group has stopped moving while its members still pull apart."""
+
+    mean_norm: float  # of the weighted mean update
+    max_norm: float  # of the largest single update
+    split: bool
+
+
+def incongruence(
+    updates: Tensor, sizes: Tensor, eps1: float = 0.4, eps2: float = 1.6
+) -> Incongruence:
+    """CFL's test for a split: |mean update| < eps1 and max_i |update_i| > eps2. (m, P), (m,).
+
+    >>> incongruence(torch.tensor([[2.0], [-2.0]]), torch.tensor([1.0, 1.0]))
+    Incongruence(mean_norm=0.0, max_norm=2.0, split=True)
+    """
+    checks.rows(updates, "updates")
+    mean = float(torch.linalg.vector_norm(average(sizes) @ updates.double()))
+    largest = float(torch.linalg.vector_norm(updates, dim=1, dtype=torch.float64).max())
+    return Incongruence(mean, largest, mean < eps1 and largest > eps2)
+
+
+def bipartition(similarity: Tensor) -> tuple[Tensor, float]:
+    """The two groups whose most similar cross pair is least similar: (n, n) -> labels, that pair.
+
+    Exact: merging the most similar pairs until two groups are left cannot leave a better cut. One
+    client cannot be split: labels [0] and 1.0.
+
+    >>> S = torch.tensor([[1.0, 0.9, -0.5], [0.9, 1.0, 0.25], [-0.5, 0.25, 1.0]])
+    >>> labels, cross = bipartition(S)
+    >>> labels.tolist(), cross
+    ([0, 0, 1], 0.25)
+    """
+    checks.square(similarity, "similarity")
+    if len(similarity) == 1:
+        return torch.zeros(1, dtype=torch.long), 1.0
+    S = similarity.double()
+    labels = cut_k((S.max() - S).fill_diagonal_(0), 2, "single")
+    return labels, float(similarity[labels == 0][:, labels == 1].max())
+
+
+def separable(max_cross: float, gamma_max: float) -> bool:
+    """Whether a split is accepted: gamma_max < sqrt((1 - max_cross)/2).
+
+    gamma_max bounds how much a client's update may differ from its group's ideal; 0 accepts all
+    but parallel updates.
+
+    >>> separable(0.0, 0.5), separable(0.9, 0.5)
+    (True, False)
+    """
+    if not 0 <= gamma_max <= 1:
+        raise ValueError(f"gamma_max must lie in [0, 1], got {gamma_max}")
+    return gamma_max < math.sqrt(max(0.0, (1 - max_cross) / 2))
+
+
 def _condensed(distance: Tensor) -> np.ndarray:
     """Distances above the diagonal, row by row, in float64: the only large thing linkage needs."""
     n = len(distance)
     flat = np.empty(n * (n - 1) // 2)
     end = 0
     for i in range(n - 1):
-        row = distance[i, i + 1 :].double().clamp_min(0) + distance[i + 1 :, i].double().clamp_min(
-            0
-        )
+        row, column = distance[i, i + 1 :].double(), distance[i + 1 :, i].double()
         start, end = end, end + n - 1 - i
-        flat[start:end] = row.div_(2).numpy()
+        flat[start:end] = (row.clamp_min(0) + column.clamp_min(0)).div_(2).numpy()
     return flat
 
 

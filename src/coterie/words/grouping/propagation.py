@@ -30,10 +30,7 @@ class Exemplars:
 
 
 def affinity_propagation(
-    similarity: Tensor,
-    damping: float = 0.5,
-    preference: float | None = None,
-    max_iter: int = 1000,
+    similarity: Tensor, damping: float = 0.5, preference: float | None = None, max_iter: int = 1000
 ) -> Exemplars:
     """Exemplars that clients agree on by passing messages: (n, n) similarities -> Exemplars.
 
