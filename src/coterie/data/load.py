@@ -17,14 +17,31 @@ from coterie.core.bounds import Positive
 from coterie.core.errors import DataError
 from coterie.data.dataset import Data
 from coterie.data.named import NAMED, Named, canonical, require
-from coterie.data.readers import labels, samples
-from coterie.data.readers.arrays import read_arrays, read_dataset
-from coterie.data.readers.by_format import Reader, reader_of
-from coterie.data.readers.embedded import read_digits, read_synthetic
+from coterie.data.readers.arrays import read_arrays, read_dataset, read_digits, read_synthetic
+from coterie.data.readers.cifar import read_cifar_binary, read_cifar_python
+from coterie.data.readers.csv import read_csv
+from coterie.data.readers.folder import read_folder
+from coterie.data.readers.form import as_classes, as_owners, in_one_form
+from coterie.data.readers.formats import Format, format_of
 from coterie.data.readers.hf import read_hf
+from coterie.data.readers.idx import read_idx
+from coterie.data.readers.leaf import read_leaf
+from coterie.data.readers.npz import read_npz
 from coterie.data.readers.raw import Array, Raw
+from coterie.data.readers.svhn import read_svhn
 
+Reader = Callable[..., Raw]
 _EMBEDDED: Mapping[str, Reader] = {"digits": read_digits, "synthetic": read_synthetic}
+_READERS: Mapping[Format, Reader] = {
+    "npz": read_npz,
+    "csv": read_csv,
+    "idx": read_idx,
+    "cifar-binary": read_cifar_binary,
+    "cifar-python": read_cifar_python,
+    "svhn": read_svhn,
+    "leaf": read_leaf,
+    "folder": read_folder,
+}
 
 
 def load(
@@ -74,7 +91,13 @@ def _read(source: Any, options: Mapping[str, Any]) -> tuple[Raw, str, Named | No
     if isinstance(source, str | os.PathLike):
         path = Path(source).expanduser()
         if not os.path.exists(path):
-            raise _absent(str(source))
+            raise DataError(
+                f"'{source}' is no named set and no file or folder",
+                code="D002",
+                where=str(source),
+                why=f"named sets are {', '.join(NAMED)}; relative paths start at {Path.cwd()}",
+                fix="check the spelling, or list the named sets: coterie datasets",
+            )
         return _file(path, options), path.resolve().stem, None
     if isinstance(source, tuple | list):
         return read_arrays(source, **_checked(read_arrays, options)), "arrays", None
@@ -91,19 +114,26 @@ def _read(source: Any, options: Mapping[str, Any]) -> tuple[Raw, str, Named | No
 
 def _file(path: Path, options: Mapping[str, Any]) -> Raw:
     """What the reader of a file or folder makes of it."""
-    reader = reader_of(path)
+    kind = format_of(path)
+    if kind == "pickle":
+        raise DataError(
+            f"{path} is not read",
+            code="D005",
+            where=str(path),
+            why="it is a file of Python objects, and reading one can run any code",
+            fix="save the arrays instead: np.savez('data.npz', x=x, y=y)",
+        )
+    if kind is None:
+        raise DataError(
+            f"{path} is of no kind that can be read",
+            code="D003",
+            where=str(path),
+            why="known are .npz, .csv, .tsv, IDX files, CIFAR batches, SVHN's .mat, LEAF's .json, "
+            "and a folder with one subfolder of images per class",
+            fix="unpack archives first, and give the folder that holds the files",
+        )
+    reader = _READERS[kind]
     return reader(path, **_checked(reader, options))
-
-
-def _absent(source: str) -> DataError:
-    """The error about a source that is neither a name nor a path."""
-    return DataError(
-        f"'{source}' is no named set and no file or folder",
-        code="D002",
-        where=source,
-        why=f"named sets are {', '.join(NAMED)}; relative paths start at {Path.cwd()}",
-        fix="check the spelling, or list the named sets: coterie datasets",
-    )
 
 
 def _checked(reader: Callable[..., object], options: Mapping[str, Any]) -> dict[str, Any]:
@@ -147,16 +177,14 @@ def _in_final_form(
     wanted = entry.shape if entry and entry.shape else None
     if shape is None and wanted and raw.x.ndim == 2:
         shape = wanted  # LEAF and some archives store images flat
-    x, x_test, full = samples.in_one_form(
+    x, x_test, full = in_one_form(
         raw.x, raw.x_test, where=name, shape=shape, channels=channels or raw.channels
     )
     known = raw.classes or (entry.labels if entry and entry.labels else None)
-    y, y_test, classes = labels.as_classes(
+    y, y_test, classes = as_classes(
         raw.y, raw.y_test, known, f"{name}, row {{}}".format, f"{name}, test row {{}}".format
     )
-    owner, owner_test = labels.owners(
-        raw.owner, raw.owner_test, f"{name}, owner of row {{}}".format
-    )
+    owner, owner_test = as_owners(raw.owner, raw.owner_test, f"{name}, owner of row {{}}".format)
     if wanted and x.shape[1:] != wanted:
         raise DataError(
             f"the samples of {name} have shape {x.shape[1:]}, expected {wanted}",

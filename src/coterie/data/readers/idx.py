@@ -12,7 +12,7 @@ import numpy as np
 from coterie.core.errors import DataError
 from coterie.data.readers.class_names import EMNIST
 from coterie.data.readers.formats import IDX_IMAGES
-from coterie.data.readers.raw import Array, Raw, bounded, reading
+from coterie.data.readers.raw import Array, Raw, bounded, damaged, reading
 
 _CHUNK = 2**24  # read in pieces: a header may promise more than there is
 
@@ -64,12 +64,8 @@ def read_array(path: Path, axes: int) -> Array:
             count = bounded(int(np.prod(shape, dtype=object)), str(path))
             body = _body(file, count + 1)  # one more than needed, to notice a surplus
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(
-            f"{path} is a damaged gzip file",
-            code="D007",
-            where=str(path),
-            why=str(error),
-            fix="download the file again",
+        raise damaged(
+            path, error, what="is a damaged gzip file", fix="download the file again"
         ) from error
     if len(body) != count:
         raise _length(path, len(head) + count, len(head) + len(body), f"its header says {shape}")

@@ -6,6 +6,7 @@ import lzma
 import struct
 import zipfile
 import zlib
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from coterie.core.errors import DataError
-from coterie.data.readers.raw import Array, Raw, bounded, reading
+from coterie.data.readers.raw import Array, Raw, bounded, damaged, reading
 
 # The names under which samples, labels and owners are found: of the only set, or of the training
 # set; and of the test set.
@@ -41,6 +42,10 @@ _DAMAGE = (
     SyntaxError,
     TypeError,
     ValueError,
+)
+
+_broken = partial(
+    damaged, what="is not a whole .npz archive", fix="write or download the file again"
 )
 
 
@@ -117,14 +122,3 @@ def _header(file: IO[bytes], info: zipfile.ZipInfo, where: str) -> None:
             why=f"its header declares {dtype} of shape {shape}",
             fix="write or download the file again",
         )
-
-
-def _broken(where: Path | str, error: Exception) -> DataError:
-    """The error about an archive or a member that is damaged."""
-    return DataError(
-        f"{where} is not a whole .npz archive",
-        code="D007",
-        where=str(where),
-        why=str(error),
-        fix="write or download the file again",
-    )

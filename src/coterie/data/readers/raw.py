@@ -37,6 +37,16 @@ class Raw:
         return replace(self, x_test=other.x, y_test=other.y, owner_test=other.owner)
 
 
+def fault(where: str, what: str, code: str, fix: str, why: str = "") -> DataError:
+    """The error about one place in a source: where it is, and what is wrong there."""
+    return DataError(f"{where}: {what}", code=code, where=where, why=why, fix=fix)
+
+
+def damaged(path: Path | str, why: object, where: str = "", *, what: str, fix: str) -> DataError:
+    """The error about a file that is not what it should be."""
+    return DataError(f"{path} {what}", code="D007", where=where or str(path), why=str(why), fix=fix)
+
+
 @contextmanager
 def reading(path: Path | str) -> Iterator[None]:
     """Inside it a refusal by the operating system becomes a `DataError` that names the path."""
@@ -68,6 +78,13 @@ def bounded(count: int, where: str) -> int:
             "raise coterie.data.readers.raw.LIMIT if it is meant",
         )
     return count
+
+
+def content_of(path: Path) -> bytes:
+    """All the bytes of a file, if they are within the limit."""
+    with reading(path):
+        bounded(path.stat().st_size, str(path))
+        return path.read_bytes()
 
 
 def inside(path: Path, root: Path) -> Path:

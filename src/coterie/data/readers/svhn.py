@@ -14,7 +14,7 @@ import numpy as np
 
 from coterie.core.errors import DataError
 from coterie.data.readers.class_names import DIGITS
-from coterie.data.readers.raw import Array, Raw, bounded, reading
+from coterie.data.readers.raw import Array, Raw, bounded, content_of, damaged
 
 _NUMBERS = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8"}
 _NUMBERS |= {12: "i8", 13: "u8"}
@@ -36,17 +36,14 @@ def read_svhn(path: Path) -> Raw:
 
 def _digits(path: Path) -> tuple[Array, Array]:
     """The images and labels of one file."""
-    with reading(path):
-        bounded(path.stat().st_size, str(path))
-        content = path.read_bytes()
+    content = content_of(path)
     try:
         found = dict(_variables(content, str(path)))
     except (_DamageError, zlib.error) as error:
-        raise DataError(
-            f"{path} is not a whole MATLAB 5 file",
-            code="D007",
-            where=str(path),
-            why=str(error),
+        raise damaged(
+            path,
+            error,
+            what="is not a whole MATLAB 5 file",
             fix="download the file again from http://ufldl.stanford.edu/housenumbers",
         ) from error
     x, y = found.get("X"), found.get("y")
