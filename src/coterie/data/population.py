@@ -14,7 +14,7 @@ from torch import Tensor
 from coterie.core.client import Client
 from coterie.core.errors import DataError
 from coterie.data.dataset import Data, Scaling, scale
-from coterie.data.divide.rotate import rotate
+from coterie.data.divide.modifiers import rotate
 from coterie.data.kinds import Kind
 from coterie.data.partition import From, Partition, Test, divide, reserve
 from coterie.data.population_given import Given, given
@@ -152,9 +152,26 @@ class Population(Sequence[Client]):
 
     def plot(self) -> Any:
         """A plotly figure of who holds how many samples of which label, sorted by group."""
-        from coterie.data.label_map import label_map
+        import plotly.graph_objects as go
 
-        return label_map(self.label_counts(), self.names, self.class_names, self.group)
+        counts, names, group = self.label_counts(), self.names, self.group
+        order = torch.arange(len(self)) if group is None else group.argsort(stable=True)
+        rows = [names[i] if group is None else f"{names[i]} (group {int(group[i])})" for i in order]
+        figure = go.Figure(
+            go.Heatmap(
+                z=counts[order].tolist(),
+                x=list(self.class_names),
+                y=rows,
+                colorscale="Viridis",
+                colorbar={"title": "samples"},
+                hovertemplate="client %{y}<br>label %{x}<br>%{z:,} samples<extra></extra>",
+            )
+        )
+        return figure.update_layout(
+            title=f"{len(names):,} clients, {int(counts.sum()):,} training samples",
+            xaxis={"title": "label", "type": "category"},
+            yaxis={"title": "client", "type": "category", "autorange": "reversed"},
+        )
 
     def _seen_by(self, i: int, x: Tensor, y: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
         """Samples as client i sees them: turned by its angle, with its own labels."""

@@ -10,16 +10,7 @@ from typing import Any
 import numpy as np
 
 from coterie.core.errors import DataError
-from coterie.data.readers.raw import (
-    Array,
-    Raw,
-    content_of,
-    damaged,
-    fault,
-    inside,
-    reading,
-    stack,
-)
+from coterie.data.readers.raw import Array, Raw, content_of, damaged, fault, inside, reading, stack
 
 _broken = partial(
     damaged, what="is not a LEAF file", fix="build the set again with LEAF's preprocess.sh"
