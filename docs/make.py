@@ -16,10 +16,9 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from coterie.config import hyperparameters, toml
-from coterie.config.describe import describe
 from coterie.config.fields import Field, Required
 from coterie.config.tables import keys_at_top, keys_of, keys_of_kind
-from coterie.config.validate import plain
+from coterie.config.validate import describe, plain
 from coterie.core.codes import CODES, FAMILIES
 from coterie.data import kinds, named
 from coterie.methods import METHODS

@@ -13,12 +13,14 @@ import ast
 import builtins
 import io
 import tokenize
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, create_model
 
 PACKAGE = Path(__file__).parents[1]
 LIGHT = ("typing", "dataclasses", "collections.abc", "annotated_types", "coterie.core.bounds")
@@ -35,6 +37,13 @@ class Field:
     annotation: Any
     default: Any = Required
     comment: str = ""
+
+
+class Record(BaseModel):
+    """A nested table: the fields of a class that was read, not imported."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    known: ClassVar[Mapping[str, Field]]
 
 
 class Names(dict[str, Any]):
@@ -110,9 +119,13 @@ def record(module: str, name: str) -> Any:
     node = class_in(module, name)
     if node and any(isinstance(base, ast.Name) and base.id == "Protocol" for base in node.bases):
         return Any
-    from coterie.config.validate import record_of
-
-    return record_of(name, fields(module, name))
+    known = fields(module, name)
+    given: dict[str, Any] = {
+        key: (f.annotation, ... if f.default is Required else f.default) for key, f in known.items()
+    }
+    model: type[Record] = create_model(name, __base__=Record, **given)
+    model.known = known
+    return model
 
 
 @cache

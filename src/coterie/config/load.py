@@ -8,12 +8,13 @@ from dataclasses import replace
 from pathlib import Path as File
 from typing import Any
 
-from coterie.config import aliases, cross_checks, hyperparameters, partition, source, toml
+from coterie.config import aliases, hyperparameters, source, tables, toml
+from coterie.config.cross_checks import Sound, contradictions
 from coterie.config.fields import Field
 from coterie.config.problems import Path, Problem, ProblemsError, place
 from coterie.config.schema import Config
 from coterie.config.source import Written
-from coterie.config.tables import TABLES, TOP, keys_at_top, keys_of, tables_with
+from coterie.config.tables import TABLES, TOP
 from coterie.config.validate import resolve_fields
 from coterie.core.errors import ConfigError
 from coterie.core.suggest import closest, similar
@@ -51,7 +52,7 @@ def resolve(written: Written, settings: Settings = ()) -> Config:
     problems += unknown_at_top(tree, table)
     given = {k: v for k in (*TABLES, table) if isinstance(v := tree.get(k, {}), dict)}
     out: dict[str, Any] = resolve_fields(
-        keys_at_top(), {k: tree[k] for k in TOP if k in tree}, (), problems
+        tables.keys_at_top(), {k: tree[k] for k in TOP if k in tree}, (), problems
     )
     out["method"] = method
     out |= resolve_tables(given, method, renamed, problems)
@@ -61,7 +62,8 @@ def resolve(written: Written, settings: Settings = ()) -> Config:
         renamed |= aliases.translate_options(mine, (table,), own, problems)
         problems += set_in_train(mine, table)
     out["hyper"] = resolve_fields(own or {}, mine, (table,), problems)
-    problems += cross_checks.contradictions(out, table, own or {}, {p.path for p in problems})
+    bad = {p.path for p in problems}
+    problems += contradictions(Sound(out, table, own or {}, bad))
     if problems:
         problems = [pointed_to_its_table(p, own or {}) for p in problems]
         shown = [replace(p, path=renamed.get(p.path, p.path)) for p in problems]
@@ -96,9 +98,9 @@ def resolve_tables(
 ) -> dict[str, Any]:
     """Every table with every key; of [data], some defaults follow from other settings."""
     out = {
-        name: partition.resolve(given.get(name, {}), renamed, problems)
+        name: tables.resolve_partition(given.get(name, {}), renamed, problems)
         if name == "partition"
-        else resolve_fields(keys_of(name), given.get(name, {}), (name,), problems)
+        else resolve_fields(tables.keys_of(name), given.get(name, {}), (name,), problems)
         for name in TABLES
     }
     data, said = out["data"], given.get("data", {})
@@ -113,7 +115,7 @@ def method_of(
     tree: Mapping[str, Any], problems: list[Problem]
 ) -> tuple[str, dict[str, Field] | None]:
     """The method and its hyper-parameters; None for one that is not known."""
-    default = keys_at_top()["method"].default
+    default = tables.keys_at_top()["method"].default
     method = tree.get("method", default)
     if not isinstance(method, str):
         return default, None  # the type is reported with the other keys
@@ -149,10 +151,10 @@ def unknown_key_or_table(key: str, value: Any, own: str) -> Problem:
     if isinstance(value, Mapping):
         known = [*TABLES, own]
         near = closest(key, known)
-        tables = ", ".join(f"[{t}]" for t in known)
-        fix = f"a similar table exists: [{near}]" if near else f"tables: {tables}"
+        listed = ", ".join(f"[{t}]" for t in known)
+        fix = f"a similar table exists: [{near}]" if near else f"tables: {listed}"
         return Problem((key,), value, "unknown table", fix)
-    if homes := tables_with(key):
+    if homes := tables.tables_with(key):
         return Problem((key,), value, "not at the top", f"put it under [{homes[0]}]")
     fix = similar(key, [*TOP, *TABLES], "key") or "keys here: method, seed"
     return Problem((key,), value, "unknown key", fix)
@@ -166,7 +168,7 @@ def pointed_to_its_table(problem: Problem, own: Mapping[str, Field]) -> Problem:
     if key in aliases.ALIASES:
         home, name = aliases.ALIASES[key]
         return replace(problem, fix=f"it is called {name}, under [{home}]")
-    if (homes := tables_with(key)) and key != "options":
+    if (homes := tables.tables_with(key)) and key != "options":
         return replace(problem, fix=f"put it under [{homes[0]}]")
     return replace(problem, fix="it belongs to the method's own table") if key in own else problem
 

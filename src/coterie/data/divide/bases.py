@@ -320,8 +320,7 @@ def enough_labels(kind: kinds.Kind, labels: int) -> None:
 
 def groups_of(kind: kinds.Kind, n: int) -> int:
     """How many groups n clients come in; more groups than clients are refused."""
-    found = getattr(kind, kind.groups_in)
-    groups = len(found) if isinstance(found, tuple) else int(found)
+    groups = kinds.count(getattr(kind, kind.groups_in))
     if groups > n:
         raise DataError(
             f"{kind.name} has {groups} groups for {n} {'clients' if n > 1 else 'client'}",
