@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from coterie.config import Config, ProblemsError, explain, load, loads, resolved
 from coterie.config.aliases import ALIASES
-from coterie.config.hyperparameters import SOLVER
 from coterie.config.resolved import dotted_keys, template
+from coterie.config.schema import SOLVER
 from coterie.config.source import assignment
 from coterie.core.errors import ConfigError
 from coterie.data.kinds import KINDS

@@ -39,7 +39,7 @@ def method(name: str, json: bool) -> None:
     """One method on one page."""
     from coterie.config import toml
     from coterie.config.fields import Required
-    from coterie.config.hyperparameters import hyperparameters, paper, table_name
+    from coterie.config.tables import hyperparameters, paper, table_name
     from coterie.config.validate import describe, plain
     from coterie.methods import METHODS
 

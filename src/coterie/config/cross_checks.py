@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from coterie.config.fields import Field
-from coterie.config.hyperparameters import all_fields
 from coterie.config.problems import Path, Problem
+from coterie.config.tables import all_fields
 from coterie.config.validate import fits
 from coterie.core.suggest import similar
 from coterie.data import kinds, named

@@ -6,12 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any, Literal, get_origin
 
-from coterie.config import toml
+from coterie.config import tables, toml
 from coterie.config.fields import Field
-from coterie.config.hyperparameters import hyperparameters, table_name
 from coterie.config.load import load
 from coterie.config.schema import Config
-from coterie.config.tables import TABLES, TOP, keys_at_top, keys_of, options_of
+from coterie.config.tables import TABLES, TOP
 from coterie.config.validate import describe
 from coterie.core.errors import ConfigError
 from coterie.core.suggest import closest
@@ -27,7 +26,7 @@ def tree(config: Config) -> dict[str, Any]:
         if name == "partition" or not table.get("options", True):
             table |= table.pop("options")
         if name == "train" and config.hyper:
-            out[table_name(config.method)] = dict(config.hyper)
+            out[tables.table_name(config.method)] = dict(config.hyper)
     return out
 
 
@@ -80,20 +79,20 @@ def template(*, data: str, method: str, partition: str, model: str | None = None
     values = tree(config)
     text = [
         "# An experiment. Check it: coterie check FILE. Run it: coterie run FILE",
-        *keys(keys_at_top(), values),
+        *keys(tables.keys_at_top(), values),
     ]
     for name, table in values.items():
         if name in TOP:
             continue
-        known = keys_of(name) if name in TABLES else hyperparameters(method)
+        known = tables.keys_of(name) if name in TABLES else tables.hyperparameters(method)
         if name in TABLES:
             known.pop("options", None)  # there are none
         parts = kinds.parts_of(config.partition.spec) if name == "partition" else ()
         if len(parts) == 1:
-            known |= options_of(parts[0])
+            known |= tables.options_of(parts[0])
         text += ["", f"[{toml.bare(name)}]", *keys(known, table)]
         for part in parts if len(parts) > 1 else ():
-            text += [f"[{name}.{part.name}]", *keys(options_of(part), table[part.name])]
+            text += [f"[{name}.{part.name}]", *keys(tables.options_of(part), table[part.name])]
     return "\n".join(text) + "\n"
 
 

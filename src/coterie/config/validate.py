@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import types
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -74,7 +74,7 @@ def hint(field: Field) -> str:
     return f"({field.comment})" if field.comment else ""
 
 
-def unknown_key(key: str, value: Any, path: Path, fields: Mapping[str, Field]) -> Problem:
+def unknown_key(key: str, value: Any, path: Path, fields: Iterable[str]) -> Problem:
     """The problem with a key that no field has."""
     fix = similar(key, fields, "key") or f"keys here: {', '.join(fields)}"
     return Problem((*path, key), value, "unknown key", fix)
