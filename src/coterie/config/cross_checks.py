@@ -72,12 +72,8 @@ def cohort(v: Sound) -> Iterator[Problem]:
         reason = f"{v('method')} asks every client"
         yield Problem(("train", "participation"), share, reason, fix)
     if clients and share * clients < 0.5:
-        yield Problem(
-            ("train", "participation"),
-            share,
-            f"draws nobody of {clients} clients",
-            f"at least {1 / clients:.2g} draws one",
-        )
+        reason, fix = f"draws nobody of {clients} clients", f"at least {1 / clients:.2g} draws one"
+        yield Problem(("train", "participation"), share, reason, fix)
 
 
 def clusters(v: Sound) -> Iterator[Problem]:
@@ -124,17 +120,12 @@ def protocol(v: Sound) -> Iterator[Problem]:
             yield Problem(("data", "test_share"), share, "leaves nothing to train on", fix)
         return
     if pool == "all":
-        yield Problem(
-            ("data", "pool"),
-            pool,
-            f'leaves no test set for test = "{test}"',
-            'use pool = "train", or test = "own"',
-        )
+        fix = 'use pool = "train", or test = "own"'
+        yield Problem(("data", "pool"), pool, f'leaves no test set for test = "{test}"', fix)
     name = named.canonical(v("data", "source"))
     if name and named.NAMED[name].embedded:
-        yield Problem(
-            ("data", "test"), test, f"{name} has no official test set", 'use test = "own"'
-        )
+        reason = f"{name} has no official test set"
+        yield Problem(("data", "test"), test, reason, 'use test = "own"')
 
 
 def newcomers(v: Sound) -> Iterator[Problem]:
@@ -182,9 +173,8 @@ def folder(v: Sound) -> Iterator[Problem]:
     try:
         pattern.format(date="", method="", seed="")
     except (KeyError, IndexError, ValueError):
-        yield Problem(
-            ("output", "dir"), pattern, "cannot be filled in", "use {date}, {method}, {seed}"
-        )
+        fix = "use {date}, {method}, {seed}"
+        yield Problem(("output", "dir"), pattern, "cannot be filled in", fix)
 
 
 RULES: tuple[Callable[[Sound], Iterator[Problem]], ...] = (

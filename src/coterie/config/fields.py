@@ -154,7 +154,7 @@ def declared(node: ast.ClassDef) -> Iterator[tuple[str, ast.AnnAssign]]:
     """The lines of a class that declare a field, each with the field's name."""
     for line in node.body:
         match line:
-            case ast.AnnAssign(target=ast.Name(id=key)) if not is_class_var(line.annotation):
+            case ast.AnnAssign(target=ast.Name(id=key)) if "'ClassVar'" not in ast.dump(line):
                 yield key, line
 
 
@@ -173,15 +173,6 @@ def evaluate_default(module: str, node: ast.expr | None) -> Any:
             return evaluate(module, factory)()
         case _:
             return evaluate(module, node)
-
-
-def is_class_var(annotation: ast.expr) -> bool:
-    """Whether an annotation marks something that is no field."""
-    return any(
-        isinstance(n, ast.Name | ast.Attribute)
-        and (n.id if isinstance(n, ast.Name) else n.attr) == "ClassVar"
-        for n in ast.walk(annotation)
-    )
 
 
 def comment_of(node: ast.stmt, lines: Sequence[str]) -> str:

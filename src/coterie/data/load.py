@@ -17,30 +17,22 @@ from coterie.core.bounds import Positive
 from coterie.core.errors import DataError
 from coterie.data.dataset import Data
 from coterie.data.named import NAMED, Named, canonical, require
-from coterie.data.readers.arrays import read_arrays, read_dataset, read_digits, read_synthetic
-from coterie.data.readers.cifar import read_cifar_binary, read_cifar_python
-from coterie.data.readers.csv import read_csv
-from coterie.data.readers.folder import read_folder
+from coterie.data.readers import arrays, cifar, csv, folder, hf, idx, leaf, npz, svhn
 from coterie.data.readers.form import as_classes, as_owners, in_one_form
 from coterie.data.readers.formats import Format, format_of
-from coterie.data.readers.hf import read_hf
-from coterie.data.readers.idx import read_idx
-from coterie.data.readers.leaf import read_leaf
-from coterie.data.readers.npz import read_npz
 from coterie.data.readers.raw import Array, Raw
-from coterie.data.readers.svhn import read_svhn
 
 Reader = Callable[..., Raw]
-_EMBEDDED: Mapping[str, Reader] = {"digits": read_digits, "synthetic": read_synthetic}
+_EMBEDDED: Mapping[str, Reader] = {"digits": arrays.read_digits, "synthetic": arrays.read_synthetic}
 _READERS: Mapping[Format, Reader] = {
-    "npz": read_npz,
-    "csv": read_csv,
-    "idx": read_idx,
-    "cifar-binary": read_cifar_binary,
-    "cifar-python": read_cifar_python,
-    "svhn": read_svhn,
-    "leaf": read_leaf,
-    "folder": read_folder,
+    "npz": npz.read_npz,
+    "csv": csv.read_csv,
+    "idx": idx.read_idx,
+    "cifar-binary": cifar.read_cifar_binary,
+    "cifar-python": cifar.read_cifar_python,
+    "svhn": svhn.read_svhn,
+    "leaf": leaf.read_leaf,
+    "folder": folder.read_folder,
 }
 
 
@@ -79,7 +71,7 @@ def _read(source: Any, options: Mapping[str, Any]) -> tuple[Raw, str, Named | No
     """What the right reader makes of a source, what it is called, and its entry if it has one."""
     if isinstance(source, str) and source.startswith("hf:"):
         hub = source.removeprefix("hf:")
-        return read_hf(hub, **_checked(read_hf, options)), hub, None
+        return hf.read_hf(hub, **_checked(hf.read_hf, options)), hub, None
     if isinstance(source, str) and (known := canonical(source)):
         entry = NAMED[known]
         if known in _EMBEDDED:
@@ -100,9 +92,9 @@ def _read(source: Any, options: Mapping[str, Any]) -> tuple[Raw, str, Named | No
             )
         return _file(path, options), path.resolve().stem, None
     if isinstance(source, tuple | list):
-        return read_arrays(source, **_checked(read_arrays, options)), "arrays", None
+        return arrays.read_arrays(source, **_checked(arrays.read_arrays, options)), "arrays", None
     if hasattr(source, "__getitem__") or isinstance(source, torch.utils.data.Dataset):
-        raw = read_dataset(source, **_checked(read_dataset, options))
+        raw = arrays.read_dataset(source, **_checked(arrays.read_dataset, options))
         return raw, type(source).__name__, None
     raise DataError(
         f"{type(source).__name__} is no source of data",
@@ -193,18 +185,9 @@ def _in_final_form(
             why="a file with the name of a public set holds that set",
             fix="load the file by its path if it is another set on purpose",
         )
+    others = _tensor(x_test), _tensor(y_test), _tensor(owner), _tensor(owner_test)
     peak = peak or raw.peak or full
-    return Data(
-        name,
-        torch.from_numpy(x),
-        torch.from_numpy(y),
-        classes,
-        _tensor(x_test),
-        _tensor(y_test),
-        _tensor(owner),
-        _tensor(owner_test),
-        peak,
-    )
+    return Data(name, torch.from_numpy(x), torch.from_numpy(y), classes, *others, peak)
 
 
 def _tensor(array: Array | None) -> Tensor | None:

@@ -261,20 +261,18 @@ def fits(data: Data, partition: Partition) -> None:
     test = 0 if data.y_test is None else len(data.y_test)
     samples = len(data.y) + (test if partition.pool == "all" else 0)
     limits = {"train": samples, "test": samples if partition.test_source == "own" else test}
+    faults = []
     for name, limit in limits.items():
         index = torch.cat(getattr(partition, name)) if len(partition) else torch.empty(0)
         low, high = (int(end) for end in index.aminmax()) if len(index) else (0, -1)
         if not 0 <= low <= high + 1 <= limit:
-            raise DataError(
-                f"the partition's {name} indices go from {low} to {high}",
-                code="D044",
-                why=f"{data.name} has {limit:,} samples there",
-                fix="use the data the partition was made for",
-            )
-    if partition.relabel is not None and partition.relabel.shape[1] != len(data.classes):
-        raise DataError(
-            f"the partition permutes {partition.relabel.shape[1]} labels",
-            code="D044",
-            why=f"{data.name} has {len(data.classes)} classes",
-            fix="use the data the partition was made for",
-        )
+            what = f"the partition's {name} indices go from {low} to {high}"
+            faults.append((what, f"{limit:,} samples there"))
+    if partition.relabel is not None and (permuted := partition.relabel.shape[1]) != len(
+        data.classes
+    ):
+        faults.append((f"the partition permutes {permuted} labels", f"{len(data.classes)} classes"))
+    if faults:
+        what, has = faults[0]
+        fix = "use the data the partition was made for"
+        raise DataError(what, code="D044", why=f"{data.name} has {has}", fix=fix)

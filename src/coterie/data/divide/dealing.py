@@ -5,6 +5,7 @@ n clients, K labels, N samples. Whoever holds samples holds a sorted array of th
 
 from __future__ import annotations
 
+from bisect import bisect
 from dataclasses import dataclass
 from typing import Any
 
@@ -146,11 +147,8 @@ def level(parts: list[Ints], least: int, rng: Rng) -> tuple[list[Ints], int, int
     need = np.maximum(least - sizes, 0)
     moved = int(need.sum())
     # The height to which the largest clients are cut down: the greatest that frees enough.
-    low, high = least, int(sizes.max()) + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        enough = np.maximum(sizes - middle, 0).sum() >= moved
-        low, high = (middle, high) if enough else (low, middle)
+    heights = range(least + 1, int(sizes.max()) + 1)
+    low = least + bisect(heights, 0, key=lambda h: np.maximum(sizes - h, 0).sum() < moved)
     give = np.maximum(sizes - low, 0)
     donors = give.nonzero()[0]
     give[donors[: int(give.sum()) - moved]] -= 1

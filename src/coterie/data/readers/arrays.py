@@ -33,12 +33,10 @@ def read_arrays(
         )
     x, y, *test = (_array(part) for part in source)
     names = None if classes is None else tuple(map(str, classes))
-    raw = Raw(x, y, owner=None if owner is None else _array(owner), classes=names)
-    if not test:
-        return raw
-    return raw.tested(
-        Raw(test[0], test[1], owner=None if owner_test is None else _array(owner_test))
-    )
+    x_test, y_test = test or (None, None)
+    given = owner, owner_test if test else None
+    owners = [None if who is None else _array(who) for who in given]
+    return Raw(x, y, x_test, y_test, owners[0], owners[1], names)
 
 
 def read_dataset(source: Any, *, classes: Sequence[str] | None = None) -> Raw:
