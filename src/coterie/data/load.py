@@ -20,7 +20,7 @@ from coterie.data.named import NAMED, Named, canonical, require
 from coterie.data.readers import arrays, cifar, csv, folder, hf, idx, leaf, npz, svhn
 from coterie.data.readers.form import as_classes, as_owners, in_one_form
 from coterie.data.readers.formats import Format, format_of
-from coterie.data.readers.raw import Array, Raw
+from coterie.data.readers.raw import Array, Raw, unfit
 
 Reader = Callable[..., Raw]
 _EMBEDDED: Mapping[str, Reader] = {"digits": arrays.read_digits, "synthetic": arrays.read_synthetic}
@@ -108,18 +108,14 @@ def _file(path: Path, options: Mapping[str, Any]) -> Raw:
     """What the reader of a file or folder makes of it."""
     kind = format_of(path)
     if kind == "pickle":
-        raise DataError(
-            f"{path} is not read",
-            code="D005",
-            where=str(path),
-            why="it is a file of Python objects, and reading one can run any code",
-            fix="save the arrays instead: np.savez('data.npz', x=x, y=y)",
-        )
+        why = "it is a file of Python objects, and reading one can run any code"
+        fix = "save the arrays instead: np.savez('data.npz', x=x, y=y)"
+        raise unfit(path, "is not read", "D005", fix, why)
     if kind is None:
-        raise DataError(
-            f"{path} is of no kind that can be read",
-            code="D003",
-            where=str(path),
+        raise unfit(
+            path,
+            "is of no kind that can be read",
+            "D003",
             why="known are .npz, .csv, .tsv, IDX files, CIFAR batches, SVHN's .mat, LEAF's .json, "
             "and a folder with one subfolder of images per class",
             fix="unpack archives first, and give the folder that holds the files",
@@ -204,19 +200,12 @@ def _expect_equal_counts(raw: Raw, name: str) -> None:
         if x is None or y is None:
             continue
         if not x.ndim or not len(x) or not x.size:
-            raise DataError(
-                f"{name} has no {part}samples",
-                code="D010",
-                where=name,
-                fix="give at least one sample with its label",
-            )
+            fix = "give at least one sample with its label"
+            raise unfit(name, f"has no {part}samples", "D010", fix)
         counts = {"labels": y, "owners": owner}
         for what, other in counts.items():
             if other is not None and (len(other) if other.ndim else 0) != len(x):
-                raise DataError(
-                    f"{name} has {len(x):,} {part}samples and "
-                    f"{len(other) if other.ndim else 1:,} {what}",
-                    code="D011",
-                    where=name,
-                    fix=f"give one of the {what} for each sample",
+                there = (
+                    f"has {len(x):,} {part}samples and {len(other) if other.ndim else 1:,} {what}"
                 )
+                raise unfit(name, there, "D011", f"give one of the {what} for each sample")

@@ -13,7 +13,7 @@ import numpy as np
 
 from coterie.core.errors import DataError
 from coterie.data.readers.class_names import CIFAR10, CIFAR100, CIFAR100_COARSE
-from coterie.data.readers.raw import Array, Raw, content_of, damaged
+from coterie.data.readers.raw import Array, Raw, content_of, damaged, unfit
 
 _PIXELS = 3 * 32 * 32
 _BATCHES = (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")
@@ -113,13 +113,9 @@ class _Unpickler(pickle._Unpickler):
         """A fresh stand-in for a numpy piece, so that nothing a file does to it outlives it."""
         piece = _PIECES.get(f"{module}.{name}")
         if piece is None:
-            raise DataError(
-                f"{self.path} wants to load {module}.{name}",
-                code="D005",
-                where=str(self.path),
-                why="a CIFAR batch holds arrays, lists and words; anything else could run code",
-                fix="do not use this file; download the archive from its authors",
-            )
+            why = "a CIFAR batch holds arrays, lists and words; anything else could run code"
+            fix = "do not use this file; download the archive from its authors"
+            raise unfit(self.path, f"wants to load {module}.{name}", "D005", fix, why)
         if piece == "encode":  # how Python 3 writes bytes in an old protocol
             return lambda text, codec: text.encode("latin1")
         return type(piece, (_Piece,), {})
@@ -143,13 +139,11 @@ def _batch(path: Path, key: str) -> tuple[Array, Array]:
     content = {k.decode("latin1") if isinstance(k, bytes) else k: v for k, v in batch.items()}
     missing = [name for name in ("data", key) if name not in content]
     if missing:
-        raise DataError(
-            f"{path} holds no '{missing[0]}'",
-            code="D009",
-            where=str(path),
-            why=f"it holds {', '.join(map(str, content))}",
-            fix="download and unpack the archive again",
+        why, fix = (
+            f"it holds {', '.join(map(str, content))}",
+            "download and unpack the archive again",
         )
+        raise unfit(path, f"holds no '{missing[0]}'", "D009", fix, why)
     x, labels = _array(content["data"], path), content[key]
     if not (isinstance(labels, list) and all(type(label) is int for label in labels)):
         raise _damaged(path, f"'{key}' is not a list of whole numbers")

@@ -12,7 +12,7 @@ import numpy as np
 
 from coterie.core.errors import DataError
 from coterie.data.readers.folder import Size, decoded
-from coterie.data.readers.raw import Array, Raw, fault, inside, reading
+from coterie.data.readers.raw import Array, Raw, fault, inside, reading, unfit
 
 LABELS = ("label", "labels", "fine_label", "target", "class", "y")
 TESTS = ("test", "validation", "valid", "val")  # the first of them that there is
@@ -68,20 +68,14 @@ def _splits(name: str, config: str | None, revision: str | None) -> Mapping[str,
             never = {"trust_remote_code": False} if able else {}
             found = datasets.load_dataset(name, config, revision=revision, **never)
     except (OSError, ValueError, RuntimeError) as error:
-        raise DataError(
-            f"hf:{name} cannot be opened",
-            code="D021",
-            where=f"hf:{name}",
-            why=str(error)[:500],
-            fix="check the name, the configuration (config=...) and the network",
-        ) from error
+        fix = "check the name, the configuration (config=...) and the network"
+        raise unfit(f"hf:{name}", "cannot be opened", "D021", fix, str(error)[:500]) from error
     return found if isinstance(found, Mapping) else {"train": found}
 
 
 def _lacks(name: str, what: str, why: str, fix: str) -> DataError:
     """The error about something that a set does not have."""
-    where = f"hf:{name}"
-    return DataError(f"{where} has no {what}", code="D009", where=where, why=why, fix=fix)
+    return unfit(f"hf:{name}", f"has no {what}", "D009", fix, why)
 
 
 def _has(part: Any) -> str:
@@ -165,12 +159,7 @@ def _images(part: Any, column: str, where: str, options: Mapping[str, Any]) -> A
         content = item[column] or {}
         data, path = content.get("bytes"), content.get("path")
         if data is None and not path:
-            raise DataError(
-                f"{names[-1]} is missing",
-                code="D015",
-                where=names[-1],
-                fix="leave out the rows without an image",
-            )
+            raise unfit(names[-1], "is missing", "D015", "leave out the rows without an image")
         if data is None:  # a file beside the set: only where the library itself puts such files
             with reading(str(path)):
                 data = inside(Path(str(path)), root).read_bytes()
