@@ -17,11 +17,10 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
-from coterie.config import hyperparameters, toml
-from coterie.config.describe import describe
+from coterie.config import tables, toml
 from coterie.config.fields import Field, Required
 from coterie.config.tables import keys_at_top, keys_of, keys_of_kind
-from coterie.config.validate import plain
+from coterie.config.validate import describe, plain
 from coterie.core.codes import CODES, FAMILIES
 from coterie.data import kinds, named
 from coterie.methods import METHODS
@@ -86,12 +85,12 @@ def method(name: str) -> str:
         ("uploads", about.uploads),
     ]
     text = table(("", ""), facts)
-    own = hyperparameters.hyperparameters(name)
+    own = tables.hyperparameters(name)
     if own:
         text += f"\nIts table in an experiment file is `[{name}]`:\n\n{keys(own)}"
     else:
         text += "\nIt has no table of its own in an experiment file.\n"
-    training = ", ".join(f"{k} = {toml.inline(v)}" for k, v in hyperparameters.paper(name).items())
+    training = ", ".join(f"{k} = {toml.inline(v)}" for k, v in tables.paper(name).items())
     return f'{text}\nIts own training, used with `train.defaults = "paper"`: `{training}`.\n'
 
 

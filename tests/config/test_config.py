@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 
 from coterie.config import Config, ProblemsError, explain, load, loads, resolved
 from coterie.config.aliases import ALIASES
-from coterie.config.hyperparameters import SOLVER
-from coterie.config.resolved import dotted_keys
+from coterie.config.resolved import dotted_keys, template
+from coterie.config.schema import SOLVER
 from coterie.config.source import assignment
-from coterie.config.template import template
 from coterie.core.errors import ConfigError
 from coterie.data.kinds import KINDS
 from coterie.data.named import NAMED

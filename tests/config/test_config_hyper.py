@@ -10,9 +10,8 @@ from typing import Any, get_type_hints
 import pytest
 
 from coterie.config import fields as reader
-from coterie.config.describe import fits
-from coterie.config.hyperparameters import ELSEWHERE, all_fields, hyperparameters, paper
-from coterie.config.validate import plain
+from coterie.config.tables import ELSEWHERE, all_fields, hyperparameters, paper
+from coterie.config.validate import fits, plain
 from coterie.core.errors import ConfigError
 from coterie.methods import METHODS, find
 

@@ -15,8 +15,7 @@ import pytest
 from coterie.config import fields as reader
 from coterie.config import schema
 from coterie.config.fields import Field, comments
-from coterie.config.hyperparameters import hyperparameters
-from coterie.config.tables import TABLES, keys_at_top, keys_of, keys_of_kind
+from coterie.config.tables import TABLES, hyperparameters, keys_at_top, keys_of, keys_of_kind
 from coterie.config.validate import record_in
 from coterie.data import kinds
 from coterie.methods import METHODS

@@ -14,7 +14,7 @@ import coterie
 from coterie.core.client import Client
 from coterie.core.errors import DataError
 from coterie.data.dataset import scale
-from coterie.data.divide.rotate import rotate
+from coterie.data.divide.modifiers import rotate
 from coterie.data.kinds import IID, Dirichlet, Rotation
 from coterie.data.partition import divide
 from coterie.data.population import Population, partition

@@ -24,7 +24,7 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Replace the file.")] = False,
 ) -> None:
     """Write a commented experiment file."""
-    from coterie.config.template import template
+    from coterie.config.resolved import template
 
     if file.exists() and not force:
         raise ConfigError(

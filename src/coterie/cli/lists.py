@@ -38,10 +38,9 @@ def methods(
 def method(name: str, json: bool) -> None:
     """One method on one page."""
     from coterie.config import toml
-    from coterie.config.describe import describe
     from coterie.config.fields import Required
-    from coterie.config.hyperparameters import hyperparameters, paper, table_name
-    from coterie.config.validate import plain
+    from coterie.config.tables import hyperparameters, paper, table_name
+    from coterie.config.validate import describe, plain
     from coterie.methods import METHODS
 
     if name not in METHODS and ":" not in name:

@@ -5,10 +5,10 @@ Each is accepted in the table of the key it stands for, or at the top of the fil
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Any
 
-from coterie.config.problems import Path, Problem
+from coterie.config.problems import Findings, Path, Problem
 
 ALIASES: dict[str, tuple[str, str]] = {
     alias: (table, key)
@@ -42,49 +42,38 @@ OPTIONS = {
 }
 
 
-def translate(tree: dict[str, Any], problems: list[Problem]) -> dict[Path, Path]:
-    """Rename every alias in `tree` to the key it stands for; the new path -> the old one."""
-    renamed: dict[Path, Path] = {}
+def translate(tree: dict[str, Any], found: Findings) -> None:
+    """Rename every alias in `tree` to the key it stands for."""
     for alias, (table, key) in ALIASES.items():
-        for found in ((alias,), (table, alias)):
-            home = tree if len(found) == 1 else tree.get(table)
+        for old in ((alias,), (table, alias)):
+            home = tree if len(old) == 1 else tree.get(table)
             if isinstance(home, dict) and alias in home:
                 target = tree.setdefault(table, {})
                 if isinstance(target, dict):
-                    move(home, target, found, (table, key), renamed, problems)
+                    move(home, target, old, (table, key), found)
     data = tree.get("data")
     if isinstance(data, dict) and isinstance(data.get("test"), int | float):  # a share: own split
-        move(data, data, ("data", "test"), ("data", "test_share"), renamed, problems)
-    return renamed
+        move(data, data, ("data", "test"), ("data", "test_share"), found)
 
 
 def translate_options(
-    own: dict[str, Any], table: Path, fields: Iterable[str], problems: list[Problem]
-) -> dict[Path, Path]:
+    own: dict[str, Any], table: Path, fields: Collection[str], found: Findings
+) -> None:
     """Rename the aliases in the own table of a method or a kind, which has these fields."""
-    renamed: dict[Path, Path] = {}
-    known = set(fields)
     for alias, keys in OPTIONS.items():
-        key = next((k for k in keys if k in known), None)
-        if alias in own and alias not in known and key:
-            move(own, own, (*table, alias), (*table, key), renamed, problems)
-    return renamed
+        key = next((k for k in keys if k in fields), None)
+        if alias in own and alias not in fields and key:
+            move(own, own, (*table, alias), (*table, key), found)
 
 
 def move(
-    home: dict[str, Any],
-    target: dict[str, Any],
-    old: Path,
-    new: Path,
-    renamed: dict[Path, Path],
-    problems: list[Problem],
+    home: dict[str, Any], target: dict[str, Any], old: Path, new: Path, found: Findings
 ) -> None:
     """Take the alias at `old` out of its table, and put its value into the table of `new`."""
     value = home.pop(old[-1])
     if new[-1] in target:
-        problems.append(
-            Problem(old, value, "given twice", f"{'.'.join(new)} is the same; keep one of the two")
-        )
+        fix = f"{'.'.join(new)} is the same; keep one of the two"
+        found.problems.append(Problem(old, value, "given twice", fix))
     else:
         target[new[-1]] = value
-        renamed[new] = old
+        found.renamed[new] = old

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from coterie.config.describe import fits
 from coterie.config.fields import Field
-from coterie.config.hyperparameters import all_fields
 from coterie.config.problems import Path, Problem
+from coterie.config.tables import all_fields
+from coterie.config.validate import fits
 from coterie.core.suggest import similar
 from coterie.data import kinds, named
 from coterie.engines import ENGINES
@@ -22,13 +23,14 @@ class _UnsoundError(Exception):
     """A rule asked for a value that is itself wrong."""
 
 
+@dataclass(frozen=True)
 class Sound:
     """The values of an experiment, without those that are already known to be wrong."""
 
-    def __init__(
-        self, tree: Mapping[str, Any], own: str, hyper: Mapping[str, Field], bad: Collection[Path]
-    ) -> None:
-        self.tree, self.own, self.hyper, self.bad = tree, own, hyper, bad
+    tree: Mapping[str, Any]
+    own: str  # the name of the method's own table
+    hyper: Mapping[str, Field]
+    bad: Collection[Path]
 
     def admits(self, key: str, value: Any) -> bool:
         """Whether a hyper-parameter of the method could have this value."""
@@ -45,11 +47,8 @@ class Sound:
         return value
 
 
-def contradictions(
-    tree: Mapping[str, Any], own: str, hyper: Mapping[str, Field], bad: Collection[Path]
-) -> Iterator[Problem]:
+def contradictions(sound: Sound) -> Iterator[Problem]:
     """Every rule that the experiment breaks; a rule about a wrong value waits until it is right."""
-    sound = Sound(tree, own, hyper, bad)
     for rule in RULES:
         try:
             yield from rule(sound)
@@ -73,12 +72,8 @@ def cohort(v: Sound) -> Iterator[Problem]:
         reason = f"{v('method')} asks every client"
         yield Problem(("train", "participation"), share, reason, fix)
     if clients and share * clients < 0.5:
-        yield Problem(
-            ("train", "participation"),
-            share,
-            f"draws nobody of {clients} clients",
-            f"at least {1 / clients:.2g} draws one",
-        )
+        reason, fix = f"draws nobody of {clients} clients", f"at least {1 / clients:.2g} draws one"
+        yield Problem(("train", "participation"), share, reason, fix)
 
 
 def clusters(v: Sound) -> Iterator[Problem]:
@@ -105,22 +100,14 @@ def groups(v: Sound) -> Iterator[Problem]:
         cls = kinds.KINDS[kind]
         below: Path = (kind,) if "+" in name else ()
         at, own = ("partition", *below), v("partition", "options", *below)
-        many = (
-            f"more groups than clients ({clients})",
-            f"at most {clients} groups, or more clients",
-        )
-        few = (f"{source} has {classes} labels", f"use 1 – {classes}")
+        many = f"more groups than clients ({clients})", f"at most {clients} groups, or more clients"
+        few = f"{source} has {classes} labels", f"use 1 – {classes}"
         for key, most, said in ((cls.groups_in, clients, many), (cls.labels_in, classes, few)):
-            if key and most and (*at, key) not in v.bad and count(own[key]) > most:
+            if key and most and (*at, key) not in v.bad and kinds.count(own[key]) > most:
                 yield Problem((*at, key), own[key], *said)
         if cls.needs_owners and source and not named.NAMED[source].owned:
             fix = "use another kind; femnist has writers, a CSV has data.owner"
             yield Problem(("partition", "kind"), name, f"{source} does not say who owns what", fix)
-
-
-def count(value: int | tuple[Any, ...]) -> int:
-    """How many a setting asks for: a number, or a list of so many."""
-    return len(value) if isinstance(value, tuple) else value
 
 
 def protocol(v: Sound) -> Iterator[Problem]:
@@ -133,17 +120,12 @@ def protocol(v: Sound) -> Iterator[Problem]:
             yield Problem(("data", "test_share"), share, "leaves nothing to train on", fix)
         return
     if pool == "all":
-        yield Problem(
-            ("data", "pool"),
-            pool,
-            f'leaves no test set for test = "{test}"',
-            'use pool = "train", or test = "own"',
-        )
+        fix = 'use pool = "train", or test = "own"'
+        yield Problem(("data", "pool"), pool, f'leaves no test set for test = "{test}"', fix)
     name = named.canonical(v("data", "source"))
     if name and named.NAMED[name].embedded:
-        yield Problem(
-            ("data", "test"), test, f"{name} has no official test set", 'use test = "own"'
-        )
+        reason = f"{name} has no official test set"
+        yield Problem(("data", "test"), test, reason, 'use test = "own"')
 
 
 def newcomers(v: Sound) -> Iterator[Problem]:
@@ -191,9 +173,8 @@ def folder(v: Sound) -> Iterator[Problem]:
     try:
         pattern.format(date="", method="", seed="")
     except (KeyError, IndexError, ValueError):
-        yield Problem(
-            ("output", "dir"), pattern, "cannot be filled in", "use {date}, {method}, {seed}"
-        )
+        fix = "use {date}, {method}, {seed}"
+        yield Problem(("output", "dir"), pattern, "cannot be filled in", fix)
 
 
 RULES: tuple[Callable[[Sound], Iterator[Problem]], ...] = (

@@ -13,12 +13,14 @@ import ast
 import builtins
 import io
 import tokenize
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, create_model
 
 PACKAGE = Path(__file__).parents[1]
 LIGHT = ("typing", "dataclasses", "collections.abc", "annotated_types", "coterie.core.bounds")
@@ -35,6 +37,13 @@ class Field:
     annotation: Any
     default: Any = Required
     comment: str = ""
+
+
+class Record(BaseModel):
+    """A nested table: the fields of a class that was read, not imported."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    known: ClassVar[Mapping[str, Field]]
 
 
 class Names(dict[str, Any]):
@@ -110,9 +119,13 @@ def record(module: str, name: str) -> Any:
     node = class_in(module, name)
     if node and any(isinstance(base, ast.Name) and base.id == "Protocol" for base in node.bases):
         return Any
-    from coterie.config.validate import record_of
-
-    return record_of(name, fields(module, name))
+    known = fields(module, name)
+    given: dict[str, Any] = {
+        key: (f.annotation, ... if f.default is Required else f.default) for key, f in known.items()
+    }
+    model: type[Record] = create_model(name, __base__=Record, **given)
+    model.known = known
+    return model
 
 
 @cache
@@ -141,7 +154,7 @@ def declared(node: ast.ClassDef) -> Iterator[tuple[str, ast.AnnAssign]]:
     """The lines of a class that declare a field, each with the field's name."""
     for line in node.body:
         match line:
-            case ast.AnnAssign(target=ast.Name(id=key)) if not is_class_var(line.annotation):
+            case ast.AnnAssign(target=ast.Name(id=key)) if "'ClassVar'" not in ast.dump(line):
                 yield key, line
 
 
@@ -160,15 +173,6 @@ def evaluate_default(module: str, node: ast.expr | None) -> Any:
             return evaluate(module, factory)()
         case _:
             return evaluate(module, node)
-
-
-def is_class_var(annotation: ast.expr) -> bool:
-    """Whether an annotation marks something that is no field."""
-    return any(
-        isinstance(n, ast.Name | ast.Attribute)
-        and (n.id if isinstance(n, ast.Name) else n.attr) == "ClassVar"
-        for n in ast.walk(annotation)
-    )
 
 
 def comment_of(node: ast.stmt, lines: Sequence[str]) -> str:

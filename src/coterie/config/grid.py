@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from coterie.config import source
-from coterie.config.hyperparameters import table_name
 from coterie.config.load import resolve
 from coterie.config.resolved import tree
 from coterie.config.schema import Config
 from coterie.config.source import Written
+from coterie.config.tables import table_name
 from coterie.core.errors import ConfigError
 
 FORMAT = 1

@@ -8,12 +8,13 @@ from dataclasses import replace
 from pathlib import Path as File
 from typing import Any
 
-from coterie.config import aliases, cross_checks, hyperparameters, partition, source, toml
+from coterie.config import aliases, source, tables, toml
+from coterie.config.cross_checks import Sound, contradictions
 from coterie.config.fields import Field
-from coterie.config.problems import Path, Problem, ProblemsError, place
+from coterie.config.problems import Findings, Path, Problem, ProblemsError, place
 from coterie.config.schema import Config
 from coterie.config.source import Written
-from coterie.config.tables import TABLES, TOP, keys_at_top, keys_of, tables_with
+from coterie.config.tables import TABLES, TOP
 from coterie.config.validate import resolve_fields
 from coterie.core.errors import ConfigError
 from coterie.core.suggest import closest, similar
@@ -43,25 +44,27 @@ def resolve(written: Written, settings: Settings = ()) -> Config:
     for key, value in settings:
         source.override(written, key, value)
     refuse_several_methods(written)
-    problems: list[Problem] = []
+    found = Findings()
+    problems, renamed = found.problems, found.renamed
     tree = copy.deepcopy(written.tree)
-    renamed = aliases.translate(tree, problems)
+    aliases.translate(tree, found)
     method, own = method_of(tree, problems)
-    table = hyperparameters.table_name(method)
+    table = tables.table_name(method)
     problems += unknown_at_top(tree, table)
     given = {k: v for k in (*TABLES, table) if isinstance(v := tree.get(k, {}), dict)}
     out: dict[str, Any] = resolve_fields(
-        keys_at_top(), {k: tree[k] for k in TOP if k in tree}, (), problems
+        tables.keys_at_top(), {k: tree[k] for k in TOP if k in tree}, (), problems
     )
     out["method"] = method
-    out |= resolve_tables(given, method, renamed, problems)
+    out |= resolve_tables(given, method, found)
     paper = fill_from_paper(method, given.get("train", {}), out["train"]) if own is not None else {}
     mine = given.get(table, {}) if own is not None else {}
     if own is not None:
-        renamed |= aliases.translate_options(mine, (table,), own, problems)
+        aliases.translate_options(mine, (table,), own, found)
         problems += set_in_train(mine, table)
     out["hyper"] = resolve_fields(own or {}, mine, (table,), problems)
-    problems += cross_checks.contradictions(out, table, own or {}, {p.path for p in problems})
+    bad = {p.path for p in problems}
+    problems += contradictions(Sound(out, table, own or {}, bad))
     if problems:
         problems = [pointed_to_its_table(p, own or {}) for p in problems]
         shown = [replace(p, path=renamed.get(p.path, p.path)) for p in problems]
@@ -89,16 +92,13 @@ def refuse_several_methods(written: Written) -> None:
 
 
 def resolve_tables(
-    given: Mapping[str, dict[str, Any]],
-    method: str,
-    renamed: dict[Path, Path],
-    problems: list[Problem],
+    given: Mapping[str, dict[str, Any]], method: str, found: Findings
 ) -> dict[str, Any]:
     """Every table with every key; of [data], some defaults follow from other settings."""
     out = {
-        name: partition.resolve(given.get(name, {}), renamed, problems)
+        name: tables.resolve_partition(given.get(name, {}), found)
         if name == "partition"
-        else resolve_fields(keys_of(name), given.get(name, {}), (name,), problems)
+        else resolve_fields(tables.keys_of(name), given.get(name, {}), (name,), found.problems)
         for name in TABLES
     }
     data, said = out["data"], given.get("data", {})
@@ -113,7 +113,7 @@ def method_of(
     tree: Mapping[str, Any], problems: list[Problem]
 ) -> tuple[str, dict[str, Field] | None]:
     """The method and its hyper-parameters; None for one that is not known."""
-    default = keys_at_top()["method"].default
+    default = tables.keys_at_top()["method"].default
     method = tree.get("method", default)
     if not isinstance(method, str):
         return default, None  # the type is reported with the other keys
@@ -122,7 +122,7 @@ def method_of(
         problems.append(Problem(("method",), method, "unknown method", fix))
         return method, None
     try:
-        return method, hyperparameters.hyperparameters(method)
+        return method, tables.hyperparameters(method)
     except ConfigError as error:
         fix = f"{error.why}; {error.fix}"
         problems.append(Problem(("method",), method, "cannot be imported", fix))
@@ -149,10 +149,10 @@ def unknown_key_or_table(key: str, value: Any, own: str) -> Problem:
     if isinstance(value, Mapping):
         known = [*TABLES, own]
         near = closest(key, known)
-        tables = ", ".join(f"[{t}]" for t in known)
-        fix = f"a similar table exists: [{near}]" if near else f"tables: {tables}"
+        listed = ", ".join(f"[{t}]" for t in known)
+        fix = f"a similar table exists: [{near}]" if near else f"tables: {listed}"
         return Problem((key,), value, "unknown table", fix)
-    if homes := tables_with(key):
+    if homes := tables.tables_with(key):
         return Problem((key,), value, "not at the top", f"put it under [{homes[0]}]")
     fix = similar(key, [*TOP, *TABLES], "key") or "keys here: method, seed"
     return Problem((key,), value, "unknown key", fix)
@@ -166,14 +166,14 @@ def pointed_to_its_table(problem: Problem, own: Mapping[str, Field]) -> Problem:
     if key in aliases.ALIASES:
         home, name = aliases.ALIASES[key]
         return replace(problem, fix=f"it is called {name}, under [{home}]")
-    if (homes := tables_with(key)) and key != "options":
+    if (homes := tables.tables_with(key)) and key != "options":
         return replace(problem, fix=f"put it under [{homes[0]}]")
     return replace(problem, fix="it belongs to the method's own table") if key in own else problem
 
 
 def set_in_train(mine: dict[str, Any], table: str) -> Iterator[Problem]:
     """Fields of a method that [train] sets."""
-    for key, instead in hyperparameters.ELSEWHERE.items():
+    for key, instead in tables.ELSEWHERE.items():
         if key in mine:
             yield Problem((table, key), mine.pop(key), "set in [train]", f"there: {instead}")
 
@@ -182,7 +182,7 @@ def fill_from_paper(method: str, given: Mapping[str, Any], train: dict[str, Any]
     """With defaults = "paper": fill what was not given with the method's own; say what was."""
     if train["defaults"] != "paper":
         return {}
-    own = {key: v for key, v in hyperparameters.paper(method).items() if key not in given}
+    own = {key: v for key, v in tables.paper(method).items() if key not in given}
     if "local_epochs" in given:
         own.pop("local_steps", None)  # who asks for epochs does not get the paper's steps
     train |= own

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from coterie.config import toml
@@ -38,6 +38,14 @@ class Problem:
         head = f"[{'.'.join(map(toml.bare, table))}] " if table else ""
         value = "" if self.value is Absent else f" = {shorten(toml.inline(self.value))}"
         return f"{head}{toml.bare(key)}{value}"
+
+
+@dataclass
+class Findings:
+    """What is noted of a file on the way: its problems, and new path -> old of every alias."""
+
+    problems: list[Problem] = field(default_factory=list)
+    renamed: dict[Path, Path] = field(default_factory=dict)
 
 
 def shorten(text: str, width: int = 40) -> str:

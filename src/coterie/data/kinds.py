@@ -26,6 +26,7 @@ from coterie.data.divide.kind_text import (
     unknown_kind,
 )
 
+Shares = Annotated[tuple[Share, ...], MinLen(1)]
 AUTOCFL = ((0, 1, 2), (3, 4, 5, 6), (4, 5, 6, 7, 8, 9), tuple(range(10)))
 
 
@@ -208,11 +209,7 @@ class Quantity(Modifier):
     then being given in turn. Labels keep their proportions; test sets are not reduced.
     """
 
-    shares: Annotated[tuple[Share, ...], MinLen(1)] = (
-        0.1,
-        0.3,
-        0.6,
-    )  # what the reduced clients keep
+    shares: Shares = (0.1, 0.3, 0.6)  # what the reduced clients keep
     each: Count = 3  # clients for each share
 
 
@@ -329,6 +326,11 @@ def read(kind: Kind | str | Mapping[str, Any]) -> Kind:
     if isinstance(kind, Kind):
         return kind
     return parse(kind) if isinstance(kind, str) else from_dict(kind)
+
+
+def count(value: int | tuple[Any, ...]) -> int:
+    """How many a field asks for: a number, or a list of so many."""
+    return len(value) if isinstance(value, tuple) else value
 
 
 def parts_of(kind: Kind) -> tuple[Kind, ...]:

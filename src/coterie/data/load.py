@@ -17,14 +17,23 @@ from coterie.core.bounds import Positive
 from coterie.core.errors import DataError
 from coterie.data.dataset import Data
 from coterie.data.named import NAMED, Named, canonical, require
-from coterie.data.readers import labels, samples
-from coterie.data.readers.arrays import read_arrays, read_dataset
-from coterie.data.readers.by_format import Reader, reader_of
-from coterie.data.readers.embedded import read_digits, read_synthetic
-from coterie.data.readers.hf import read_hf
-from coterie.data.readers.raw import Array, Raw
+from coterie.data.readers import arrays, cifar, csv, folder, hf, idx, leaf, npz, svhn
+from coterie.data.readers.form import as_classes, as_owners, in_one_form
+from coterie.data.readers.formats import Format, format_of
+from coterie.data.readers.raw import Array, Raw, unfit
 
-_EMBEDDED: Mapping[str, Reader] = {"digits": read_digits, "synthetic": read_synthetic}
+Reader = Callable[..., Raw]
+_EMBEDDED: Mapping[str, Reader] = {"digits": arrays.read_digits, "synthetic": arrays.read_synthetic}
+_READERS: Mapping[Format, Reader] = {
+    "npz": npz.read_npz,
+    "csv": csv.read_csv,
+    "idx": idx.read_idx,
+    "cifar-binary": cifar.read_cifar_binary,
+    "cifar-python": cifar.read_cifar_python,
+    "svhn": svhn.read_svhn,
+    "leaf": leaf.read_leaf,
+    "folder": folder.read_folder,
+}
 
 
 def load(
@@ -62,7 +71,7 @@ def _read(source: Any, options: Mapping[str, Any]) -> tuple[Raw, str, Named | No
     """What the right reader makes of a source, what it is called, and its entry if it has one."""
     if isinstance(source, str) and source.startswith("hf:"):
         hub = source.removeprefix("hf:")
-        return read_hf(hub, **_checked(read_hf, options)), hub, None
+        return hf.read_hf(hub, **_checked(hf.read_hf, options)), hub, None
     if isinstance(source, str) and (known := canonical(source)):
         entry = NAMED[known]
         if known in _EMBEDDED:
@@ -74,12 +83,18 @@ def _read(source: Any, options: Mapping[str, Any]) -> tuple[Raw, str, Named | No
     if isinstance(source, str | os.PathLike):
         path = Path(source).expanduser()
         if not os.path.exists(path):
-            raise _absent(str(source))
+            raise DataError(
+                f"'{source}' is no named set and no file or folder",
+                code="D002",
+                where=str(source),
+                why=f"named sets are {', '.join(NAMED)}; relative paths start at {Path.cwd()}",
+                fix="check the spelling, or list the named sets: coterie datasets",
+            )
         return _file(path, options), path.resolve().stem, None
     if isinstance(source, tuple | list):
-        return read_arrays(source, **_checked(read_arrays, options)), "arrays", None
+        return arrays.read_arrays(source, **_checked(arrays.read_arrays, options)), "arrays", None
     if hasattr(source, "__getitem__") or isinstance(source, torch.utils.data.Dataset):
-        raw = read_dataset(source, **_checked(read_dataset, options))
+        raw = arrays.read_dataset(source, **_checked(arrays.read_dataset, options))
         return raw, type(source).__name__, None
     raise DataError(
         f"{type(source).__name__} is no source of data",
@@ -91,19 +106,22 @@ def _read(source: Any, options: Mapping[str, Any]) -> tuple[Raw, str, Named | No
 
 def _file(path: Path, options: Mapping[str, Any]) -> Raw:
     """What the reader of a file or folder makes of it."""
-    reader = reader_of(path)
+    kind = format_of(path)
+    if kind == "pickle":
+        why = "it is a file of Python objects, and reading one can run any code"
+        fix = "save the arrays instead: np.savez('data.npz', x=x, y=y)"
+        raise unfit(path, "is not read", "D005", fix, why)
+    if kind is None:
+        raise unfit(
+            path,
+            "is of no kind that can be read",
+            "D003",
+            why="known are .npz, .csv, .tsv, IDX files, CIFAR batches, SVHN's .mat, LEAF's .json, "
+            "and a folder with one subfolder of images per class",
+            fix="unpack archives first, and give the folder that holds the files",
+        )
+    reader = _READERS[kind]
     return reader(path, **_checked(reader, options))
-
-
-def _absent(source: str) -> DataError:
-    """The error about a source that is neither a name nor a path."""
-    return DataError(
-        f"'{source}' is no named set and no file or folder",
-        code="D002",
-        where=source,
-        why=f"named sets are {', '.join(NAMED)}; relative paths start at {Path.cwd()}",
-        fix="check the spelling, or list the named sets: coterie datasets",
-    )
 
 
 def _checked(reader: Callable[..., object], options: Mapping[str, Any]) -> dict[str, Any]:
@@ -147,16 +165,14 @@ def _in_final_form(
     wanted = entry.shape if entry and entry.shape else None
     if shape is None and wanted and raw.x.ndim == 2:
         shape = wanted  # LEAF and some archives store images flat
-    x, x_test, full = samples.in_one_form(
+    x, x_test, full = in_one_form(
         raw.x, raw.x_test, where=name, shape=shape, channels=channels or raw.channels
     )
     known = raw.classes or (entry.labels if entry and entry.labels else None)
-    y, y_test, classes = labels.as_classes(
+    y, y_test, classes = as_classes(
         raw.y, raw.y_test, known, f"{name}, row {{}}".format, f"{name}, test row {{}}".format
     )
-    owner, owner_test = labels.owners(
-        raw.owner, raw.owner_test, f"{name}, owner of row {{}}".format
-    )
+    owner, owner_test = as_owners(raw.owner, raw.owner_test, f"{name}, owner of row {{}}".format)
     if wanted and x.shape[1:] != wanted:
         raise DataError(
             f"the samples of {name} have shape {x.shape[1:]}, expected {wanted}",
@@ -165,18 +181,9 @@ def _in_final_form(
             why="a file with the name of a public set holds that set",
             fix="load the file by its path if it is another set on purpose",
         )
+    others = _tensor(x_test), _tensor(y_test), _tensor(owner), _tensor(owner_test)
     peak = peak or raw.peak or full
-    return Data(
-        name,
-        torch.from_numpy(x),
-        torch.from_numpy(y),
-        classes,
-        _tensor(x_test),
-        _tensor(y_test),
-        _tensor(owner),
-        _tensor(owner_test),
-        peak,
-    )
+    return Data(name, torch.from_numpy(x), torch.from_numpy(y), classes, *others, peak)
 
 
 def _tensor(array: Array | None) -> Tensor | None:
@@ -193,19 +200,12 @@ def _expect_equal_counts(raw: Raw, name: str) -> None:
         if x is None or y is None:
             continue
         if not x.ndim or not len(x) or not x.size:
-            raise DataError(
-                f"{name} has no {part}samples",
-                code="D010",
-                where=name,
-                fix="give at least one sample with its label",
-            )
+            fix = "give at least one sample with its label"
+            raise unfit(name, f"has no {part}samples", "D010", fix)
         counts = {"labels": y, "owners": owner}
         for what, other in counts.items():
             if other is not None and (len(other) if other.ndim else 0) != len(x):
-                raise DataError(
-                    f"{name} has {len(x):,} {part}samples and "
-                    f"{len(other) if other.ndim else 1:,} {what}",
-                    code="D011",
-                    where=name,
-                    fix=f"give one of the {what} for each sample",
+                there = (
+                    f"has {len(x):,} {part}samples and {len(other) if other.ndim else 1:,} {what}"
                 )
+                raise unfit(name, there, "D011", f"give one of the {what} for each sample")

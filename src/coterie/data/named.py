@@ -13,13 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coterie.core.errors import DataError
-from coterie.data.readers.class_names import (
-    CHARACTERS,
-    CIFAR10,
-    CIFAR100,
-    DIGITS,
-    FASHION,
-)
+from coterie.data.readers.class_names import CHARACTERS, CIFAR10, CIFAR100, DIGITS, FASHION
 from coterie.data.readers.formats import Format, format_of
 
 SYSTEM = Path("/usr/share/datasets")  # Debian's dataset-* packages

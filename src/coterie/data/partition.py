@@ -15,9 +15,8 @@ from torch import Tensor
 from coterie.core.errors import ConfigError, DataError
 from coterie.core.rng import numpy_stream
 from coterie.data.dataset import Data
-from coterie.data.divide import protocols
-from coterie.data.divide.bases import Dealt, Pool, hand_out
-from coterie.data.divide.checks import first_few
+from coterie.data.divide import dealing
+from coterie.data.divide.bases import Dealt, Pool, first_few, hand_out
 from coterie.data.divide.dealing import Ints, Piles, choose, sizes_of
 from coterie.data.divide.modifiers import Changes, exchanged, modified
 from coterie.data.kinds import Composite, Kind, Modifier, describe, read
@@ -246,9 +245,11 @@ def train_and_test(
     K, share = len(data.classes), made["test_share"]
     rng = numpy_stream(made["seed"], "partition", "test", made["test"])
     if made["test"] == "own":
-        return protocols.own(parts, y, K, share, rng)
+        return dealing.split_own(parts, y, K, share, rng)
     assert data.y_test is not None
-    how = protocols.by_labels if made["test"] == "labels" else protocols.by_proportions
+    how = (
+        dealing.official_by_labels if made["test"] == "labels" else dealing.official_by_proportions
+    )
     return parts, how(parts, y, data.y_test.numpy(), K, share, rng)
 
 

@@ -71,12 +71,10 @@ def load_partition(path: str | Path, key: str | Mapping[str, Any] | None = None)
             pool=found["pool"],
             names=tuple(found["names"]),
             angle=torch.as_tensor(found["angle"], dtype=torch.float64),
-            group=None if found.get("group") is None else indices(found["group"]),
-            relabel=None if found.get("relabel") is None else indices(found["relabel"]),
-            moves=None if found.get("moves") is None else indices(found["moves"]),
             moves_at=found["moves_at"],
             notes=tuple(found["notes"]),
             arguments=found["arguments"],
+            **{k: indices(found[k]) for k in TENSORS[1:] if found.get(k) is not None},
         )
         lengths = {len(t) for t in (partition.test, partition.names, partition.angle)}
         if found["format"] != FORMAT or lengths != {len(partition)}:

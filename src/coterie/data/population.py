@@ -14,7 +14,7 @@ from torch import Tensor
 from coterie.core.client import Client
 from coterie.core.errors import DataError
 from coterie.data.dataset import Data, Scaling, scale
-from coterie.data.divide.rotate import rotate
+from coterie.data.divide.modifiers import rotate
 from coterie.data.kinds import Kind
 from coterie.data.partition import From, Partition, Test, divide, reserve
 from coterie.data.population_given import Given, given
@@ -152,9 +152,26 @@ class Population(Sequence[Client]):
 
     def plot(self) -> Any:
         """A plotly figure of who holds how many samples of which label, sorted by group."""
-        from coterie.data.label_map import label_map
+        import plotly.graph_objects as go
 
-        return label_map(self.label_counts(), self.names, self.class_names, self.group)
+        counts, names, group = self.label_counts(), self.names, self.group
+        order = torch.arange(len(self)) if group is None else group.argsort(stable=True)
+        rows = [names[i] if group is None else f"{names[i]} (group {int(group[i])})" for i in order]
+        figure = go.Figure(
+            go.Heatmap(
+                z=counts[order].tolist(),
+                x=list(self.class_names),
+                y=rows,
+                colorscale="Viridis",
+                colorbar={"title": "samples"},
+                hovertemplate="client %{y}<br>label %{x}<br>%{z:,} samples<extra></extra>",
+            )
+        )
+        return figure.update_layout(
+            title=f"{len(names):,} clients, {int(counts.sum()):,} training samples",
+            xaxis={"title": "label", "type": "category"},
+            yaxis={"title": "client", "type": "category", "autorange": "reversed"},
+        )
 
     def _seen_by(self, i: int, x: Tensor, y: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
         """Samples as client i sees them: turned by its angle, with its own labels."""
@@ -244,20 +261,18 @@ def fits(data: Data, partition: Partition) -> None:
     test = 0 if data.y_test is None else len(data.y_test)
     samples = len(data.y) + (test if partition.pool == "all" else 0)
     limits = {"train": samples, "test": samples if partition.test_source == "own" else test}
+    faults = []
     for name, limit in limits.items():
         index = torch.cat(getattr(partition, name)) if len(partition) else torch.empty(0)
         low, high = (int(end) for end in index.aminmax()) if len(index) else (0, -1)
         if not 0 <= low <= high + 1 <= limit:
-            raise DataError(
-                f"the partition's {name} indices go from {low} to {high}",
-                code="D044",
-                why=f"{data.name} has {limit:,} samples there",
-                fix="use the data the partition was made for",
-            )
-    if partition.relabel is not None and partition.relabel.shape[1] != len(data.classes):
-        raise DataError(
-            f"the partition permutes {partition.relabel.shape[1]} labels",
-            code="D044",
-            why=f"{data.name} has {len(data.classes)} classes",
-            fix="use the data the partition was made for",
-        )
+            what = f"the partition's {name} indices go from {low} to {high}"
+            faults.append((what, f"{limit:,} samples there"))
+    if partition.relabel is not None and (permuted := partition.relabel.shape[1]) != len(
+        data.classes
+    ):
+        faults.append((f"the partition permutes {permuted} labels", f"{len(data.classes)} classes"))
+    if faults:
+        what, has = faults[0]
+        fix = "use the data the partition was made for"
+        raise DataError(what, code="D044", why=f"{data.name} has {has}", fix=fix)

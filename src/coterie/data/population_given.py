@@ -79,7 +79,8 @@ def quarters(client: Given, name: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     x, y, x_test, y_test = parts
     for samples, labels in ((x, y), (x_test, y_test)):
         if labels.ndim != 1 or len(samples) != len(labels):
-            raise unfit(name, f"{len(samples)} samples with labels {tuple(labels.shape)}", ONE)
+            why = f"{len(samples)} samples with labels {tuple(labels.shape)}"
+            raise unfit(name, why, "give one label for each sample")
         if len(labels) and (labels.long() != labels).any() | (labels < 0).any():
             raise unfit(name, "labels that are not 0, 1, 2, ...", "number the labels from 0")
         if not samples.float().isfinite().all():
@@ -87,9 +88,6 @@ def quarters(client: Given, name: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     if not len(y):
         raise unfit(name, "no training sample", "leave this client out")
     return x.float(), y.long(), x_test.float(), y_test.long()
-
-
-ONE = "give one label for each sample"
 
 
 def unfit(name: str, why: str, fix: str) -> DataError:

@@ -1,1 +1,1 @@
-"""How samples are handed out: dealing, the bases, the modifiers, the test protocols."""
+"""How samples are handed out: dealing, the bases, the modifiers."""

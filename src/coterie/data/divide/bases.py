@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import singledispatch
 from typing import Any
@@ -10,34 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coterie.core.errors import DataError
-from coterie.data.divide.checks import enough, enough_labels, groups_of, too_small
-from coterie.data.divide.dealing import (
-    REDRAWS,
-    Ints,
-    Piles,
-    apportion,
-    cut,
-    dirichlet_counts,
-    gather,
-    label_counts,
-    level,
-    sizes_of,
-)
-from coterie.data.kinds import (
-    IID,
-    Classes,
-    ClusteredDirichlet,
-    Dirichlet,
-    Kind,
-    LabelGroups,
-    LabelSets,
-    LabelSkew,
-    Natural,
-    QuantityDirichlet,
-    Shards,
-)
-
-Rng = np.random.Generator
+from coterie.data import kinds
+from coterie.data.divide import dealing
+from coterie.data.divide.dealing import REDRAWS, Ints, Piles, Rng, gather, sizes_of
 
 
 @dataclass(frozen=True)
@@ -69,37 +45,37 @@ class Dealt:
 
 
 @singledispatch
-def hand_out(kind: Kind, pool: Pool, n: int, rng: Rng) -> Dealt:
+def hand_out(kind: kinds.Kind, pool: Pool, n: int, rng: Rng) -> Dealt:
     """The samples of each of n clients, by a base."""
     raise TypeError(f"{type(kind).__name__} hands out no samples")
 
 
 @hand_out.register
-def _(kind: IID, pool: Pool, n: int, rng: Rng) -> Dealt:
+def _(kind: kinds.IID, pool: Pool, n: int, rng: Rng) -> Dealt:
     turn = np.arange(len(pool)) * n // len(pool)
     return Dealt(gather(rng.permutation(turn), n), np.zeros(n, dtype=np.int64))
 
 
 @hand_out.register
-def _(kind: Dirichlet, pool: Pool, n: int, rng: Rng) -> Dealt:
+def _(kind: kinds.Dirichlet, pool: Pool, n: int, rng: Rng) -> Dealt:
     totals = np.bincount(pool.y, minlength=pool.K)
     enough(len(pool), n, kind.min_samples)
-    counts, draws = dirichlet_counts(totals, n, kind.alpha, kind.min_samples, rng)
+    counts, draws = dealing.dirichlet_counts(totals, n, kind.alpha, kind.min_samples, rng)
     parts = Piles.of(pool.y, pool.K, rng).deal(counts)
     return topped_up(parts, kind, draws, rng)
 
 
 @hand_out.register
-def _(kind: QuantityDirichlet, pool: Pool, n: int, rng: Rng) -> Dealt:
+def _(kind: kinds.QuantityDirichlet, pool: Pool, n: int, rng: Rng) -> Dealt:
     enough(len(pool), n, kind.min_samples)
     total = np.array([len(pool)])
-    counts, draws = dirichlet_counts(total, n, kind.alpha, kind.min_samples, rng)
-    parts = [np.sort(part) for part in cut(rng.permutation(len(pool)), counts[:, 0])]
+    counts, draws = dealing.dirichlet_counts(total, n, kind.alpha, kind.min_samples, rng)
+    parts = [np.sort(part) for part in dealing.cut(rng.permutation(len(pool)), counts[:, 0])]
     return topped_up(parts, kind, draws, rng, np.zeros(n, dtype=np.int64))
 
 
 @hand_out.register
-def _(kind: Shards, pool: Pool, n: int, rng: Rng) -> Dealt:
+def _(kind: kinds.Shards, pool: Pool, n: int, rng: Rng) -> Dealt:
     shards = n * kind.per_client
     if shards > len(pool):
         raise DataError(
@@ -116,7 +92,7 @@ def _(kind: Shards, pool: Pool, n: int, rng: Rng) -> Dealt:
 
 
 @hand_out.register
-def _(kind: Classes, pool: Pool, n: int, rng: Rng) -> Dealt:
+def _(kind: kinds.Classes, pool: Pool, n: int, rng: Rng) -> Dealt:
     enough_labels(kind, pool.K)
     preference = rng.random((n, pool.K))
     preference[np.arange(n), np.arange(n) % pool.K] = -1
@@ -124,7 +100,7 @@ def _(kind: Classes, pool: Pool, n: int, rng: Rng) -> Dealt:
 
 
 @hand_out.register
-def _(kind: LabelSkew, pool: Pool, n: int, rng: Rng) -> Dealt:
+def _(kind: kinds.LabelSkew, pool: Pool, n: int, rng: Rng) -> Dealt:
     each = max(1, int(kind.share * pool.K + 0.5))
     if n * each < pool.K:
         raise DataError(
@@ -147,7 +123,7 @@ def _(kind: LabelSkew, pool: Pool, n: int, rng: Rng) -> Dealt:
 
 
 @hand_out.register
-def _(kind: LabelGroups, pool: Pool, n: int, rng: Rng) -> Dealt:
+def _(kind: kinds.LabelGroups, pool: Pool, n: int, rng: Rng) -> Dealt:
     place = {int(label): k for k, label in enumerate(pool.labels)}
     if absent := sorted({label for g in kind.groups for label in g} - set(place)):
         raise DataError(
@@ -166,7 +142,7 @@ def _(kind: LabelGroups, pool: Pool, n: int, rng: Rng) -> Dealt:
 
 
 @hand_out.register
-def _(kind: LabelSets, pool: Pool, n: int, rng: Rng) -> Dealt:
+def _(kind: kinds.LabelSets, pool: Pool, n: int, rng: Rng) -> Dealt:
     enough_labels(kind, pool.K)
     drawn = first_of(rng.random((kind.sets, pool.K)), kind.labels)
     own = drawn[rng.integers(kind.sets, size=n)]
@@ -189,7 +165,7 @@ def _(kind: LabelSets, pool: Pool, n: int, rng: Rng) -> Dealt:
 
 
 @hand_out.register
-def _(kind: ClusteredDirichlet, pool: Pool, n: int, rng: Rng) -> Dealt:
+def _(kind: kinds.ClusteredDirichlet, pool: Pool, n: int, rng: Rng) -> Dealt:
     enough_labels(kind, pool.K)
     group_of = np.empty(pool.K, dtype=np.int64)
     for c, labels in enumerate(np.array_split(rng.permutation(pool.K), kind.groups)):
@@ -202,7 +178,7 @@ def _(kind: ClusteredDirichlet, pool: Pool, n: int, rng: Rng) -> Dealt:
     notes: list[str] = []
     if len(small) and kind.small == "topup":
         enough(len(pool), n, kind.min_samples)
-        parts, moved, helped = level(parts, kind.min_samples, rng)
+        parts, moved, helped = dealing.level(parts, kind.min_samples, rng)
         notes.append(f"{moved:,} samples of the largest clients went to {helped} small ones")
     elif len(small) and (kind.small == "error" or len(small) == n):
         raise too_small(sizes_of(parts), kind.min_samples, 'or small = "topup"')
@@ -212,11 +188,11 @@ def _(kind: ClusteredDirichlet, pool: Pool, n: int, rng: Rng) -> Dealt:
             f"and were left out; {n - len(small)} remain"
         )
         parts = [part for part in parts if len(part) >= kind.min_samples]
-    return Dealt(parts, label_counts(parts, side, kind.groups).argmax(1), notes=notes)
+    return Dealt(parts, dealing.label_counts(parts, side, kind.groups).argmax(1), notes=notes)
 
 
 @hand_out.register
-def _(kind: Natural, pool: Pool, n: int, rng: Rng) -> Dealt:
+def _(kind: kinds.Natural, pool: Pool, n: int, rng: Rng) -> Dealt:
     if pool.owner is None:
         raise DataError(
             "the data do not say who owns which sample",
@@ -256,7 +232,7 @@ def first_of(preference: NDArray[Any], k: int) -> NDArray[np.bool_]:
 def among_owners(own: NDArray[np.bool_], pool: Pool, rng: Rng) -> list[Ints]:
     """Every label's samples dealt near equally to its owners: `own` (n, K)."""
     piles = Piles.of(pool.y, pool.K, rng)
-    return piles.deal(apportion(own.T, piles.size, rng).T)
+    return piles.deal(dealing.apportion(own.T, piles.size, rng).T)
 
 
 def evenly(own: NDArray[np.bool_], pool: Pool, rng: Rng) -> list[Ints]:
@@ -266,7 +242,7 @@ def evenly(own: NDArray[np.bool_], pool: Pool, rng: Rng) -> list[Ints]:
     demand = weights.sum(0)
     each = int((piles.size / np.where(demand > 0, demand, 1))[demand > 0].min())
     while each:  # a few steps: whole numbers may need a little more than their shares
-        counts = apportion(weights, np.full(len(own), each), rng)
+        counts = dealing.apportion(weights, np.full(len(own), each), rng)
         if (counts.sum(0) <= piles.size).all():
             return piles.deal(counts)
         each -= 1
@@ -280,7 +256,7 @@ def evenly(own: NDArray[np.bool_], pool: Pool, rng: Rng) -> list[Ints]:
 
 def topped_up(
     parts: list[Ints],
-    kind: Dirichlet | QuantityDirichlet,
+    kind: kinds.Dirichlet | kinds.QuantityDirichlet,
     draws: int,
     rng: Rng,
     group: Ints | None = None,
@@ -290,9 +266,65 @@ def topped_up(
         return Dealt(parts, group)
     if kind.small == "error":
         raise too_small(sizes_of(parts), kind.min_samples, 'or small = "repair"', draws)
-    parts, moved, helped = level(parts, kind.min_samples, rng)
+    parts, moved, helped = dealing.level(parts, kind.min_samples, rng)
     note = (
         f"none of {draws:,} draws gave every client {kind.min_samples} samples; in the best one "
         f"{moved:,} samples of the largest clients went to {helped} small ones"
     )
     return Dealt(parts, group, notes=[note])
+
+
+def first_few(names: Sequence[str]) -> str:
+    """The first ten names of many.
+
+    >>> first_few("abcdefghijkl")
+    'a, b, c, d, e, f, g, h, i, j, ...'
+    """
+    return ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
+
+
+def enough(samples: int, n: int, least: int) -> None:
+    """Refuse to give everyone more than there is."""
+    if n * least > samples:
+        raise DataError(
+            f"{n:,} clients cannot have {least} samples each",
+            code="D032",
+            why=f"there are {samples:,} samples",
+            fix=f"lower min_samples to at most {samples // n}, "
+            f"or ask for at most {samples // least:,} clients",
+        )
+
+
+def too_small(sizes: Ints, least: int, way: str, draws: int = 1) -> DataError:
+    """The error that names the smallest clients."""
+    small = np.sort(sizes[sizes < least])
+    shown = first_few([str(size) for size in small])
+    return DataError(
+        f"{len(small)} of {len(sizes)} clients have fewer than {least} samples",
+        code="D032",
+        why=f"after {draws:,} {'draws' if draws > 1 else 'draw'} they have {shown}",
+        fix=f"raise alpha, ask for fewer clients, lower min_samples, {way}",
+    )
+
+
+def enough_labels(kind: kinds.Kind, labels: int) -> None:
+    """Refuse a kind that asks for more labels than occur."""
+    wanted = getattr(kind, kind.labels_in)
+    if wanted > labels:
+        raise DataError(
+            f"{kind.labels_in} = {wanted}, but the data have {labels} labels",
+            code="D031",
+            fix=f"lower {kind.labels_in} to at most {labels}",
+        )
+
+
+def groups_of(kind: kinds.Kind, n: int) -> int:
+    """How many groups n clients come in; more groups than clients are refused."""
+    groups = kinds.count(getattr(kind, kind.groups_in))
+    if groups > n:
+        raise DataError(
+            f"{kind.name} has {groups} groups for {n} {'clients' if n > 1 else 'client'}",
+            code="D039",
+            fix=f"ask for at least {groups} clients, or fewer groups",
+        )
+    return groups

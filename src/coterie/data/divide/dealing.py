@@ -1,10 +1,11 @@
-"""The words of dealing: piles of samples by label, shares made whole, small clients topped up.
+"""The words of dealing: piles by label, shares made whole, small clients topped up, test sets.
 
 n clients, K labels, N samples. Whoever holds samples holds a sorted array of their indices.
 """
 
 from __future__ import annotations
 
+from bisect import bisect
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,11 +14,12 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 Reals = NDArray[np.float64]
+Rng = np.random.Generator
 REDRAWS = 1000  # at most, and
 NUMBERS = 1_000_000  # no more than this many numbers drawn in all
 
 
-def apportion(weights: NDArray[Any], totals: NDArray[Any], rng: np.random.Generator) -> Ints:
+def apportion(weights: NDArray[Any], totals: NDArray[Any], rng: Rng) -> Ints:
     """Whole numbers (r, c) whose rows add up to `totals` (r,) and follow `weights` (r, c).
 
     By largest remainders, ties at random; a weight of zero gets nothing, and a row of zeros is
@@ -45,7 +47,7 @@ class Piles:
     size: Ints  # (K,)
 
     @classmethod
-    def of(cls, y: Ints, K: int, rng: np.random.Generator) -> Piles:
+    def of(cls, y: Ints, K: int, rng: Rng) -> Piles:
         """The piles of labels y (N,)."""
         size = np.bincount(y, minlength=K)
         return cls(np.lexsort((rng.random(len(y)), y)), np.cumsum(size) - size, size)
@@ -99,7 +101,7 @@ def label_counts(parts: list[Ints], y: Ints, K: int) -> Ints:
 
 
 def choose(
-    parts: list[Ints], wanted: Ints, y: Ints, K: int, rng: np.random.Generator
+    parts: list[Ints], wanted: Ints, y: Ints, K: int, rng: Rng
 ) -> tuple[list[Ints], list[Ints]]:
     """`wanted` (n,) of each client's samples, in the proportions of its labels; and the rest."""
     sizes = sizes_of(parts)
@@ -115,9 +117,7 @@ def choose(
     return cut(index[chosen], wanted), cut(index[~chosen], sizes - wanted)
 
 
-def dirichlet_counts(
-    totals: Ints, n: int, alpha: float, least: int, rng: np.random.Generator
-) -> tuple[Ints, int]:
+def dirichlet_counts(totals: Ints, n: int, alpha: float, least: int, rng: Rng) -> tuple[Ints, int]:
     """(n, K) how many of each label's `totals` (K,) each client gets, by a Dirichlet a label.
 
     Drawn again while someone gets fewer than `least`; when the draws are used up, the one that
@@ -138,7 +138,7 @@ def dirichlet_counts(
     return best, draws
 
 
-def level(parts: list[Ints], least: int, rng: np.random.Generator) -> tuple[list[Ints], int, int]:
+def level(parts: list[Ints], least: int, rng: Rng) -> tuple[list[Ints], int, int]:
     """The same samples with at least `least` for everyone: the largest clients give random ones.
 
     Also how many samples moved, and to how many clients. There must be n * least samples.
@@ -147,11 +147,8 @@ def level(parts: list[Ints], least: int, rng: np.random.Generator) -> tuple[list
     need = np.maximum(least - sizes, 0)
     moved = int(need.sum())
     # The height to which the largest clients are cut down: the greatest that frees enough.
-    low, high = least, int(sizes.max()) + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        enough = np.maximum(sizes - middle, 0).sum() >= moved
-        low, high = (middle, high) if enough else (low, middle)
+    heights = range(least + 1, int(sizes.max()) + 1)
+    low = least + bisect(heights, 0, key=lambda h: np.maximum(sizes - h, 0).sum() < moved)
     give = np.maximum(sizes - low, 0)
     donors = give.nonzero()[0]
     give[donors[: int(give.sum()) - moved]] -= 1
@@ -161,3 +158,54 @@ def level(parts: list[Ints], least: int, rng: np.random.Generator) -> tuple[list
     kept = [part[g:] for part, g in zip(mixed, give, strict=True)]
     joined = [np.sort(np.concatenate(pair)) for pair in zip(kept, gifts, strict=True)]
     return joined, moved, int((need > 0).sum())
+
+
+def split_own(
+    parts: list[Ints], y: Ints, K: int, share: float, rng: Rng
+) -> tuple[list[Ints], list[Ints]]:
+    """Each client's samples split into training and test, in the proportions of its labels.
+
+    Everyone keeps a training sample, and has a test sample if it has two.
+    """
+    sizes = sizes_of(parts)
+    wanted = np.clip((share * sizes + 0.5).astype(np.int64), np.minimum(1, sizes - 1), sizes - 1)
+    test, train = choose(parts, wanted, y, K, rng)
+    return train, test
+
+
+def official_by_labels(
+    parts: list[Ints], y: Ints, y_test: Ints, K: int, share: float, rng: Rng
+) -> list[Ints]:
+    """Official test samples of the labels that a client owns: all, or a share of each label.
+
+    A share is drawn for each client, at least one sample a label; clients may have the same ones.
+    """
+    owned = label_counts(parts, y, K) > 0
+    piles = Piles.of(y_test, K, rng)
+    if share == 1:  # clients with the same labels have the very same array
+        sets, place = np.unique(owned, axis=0, return_inverse=True)
+        counts = np.where(sets, piles.size, 0)
+        shared = piles.take(np.zeros_like(counts), counts)
+        return [shared[i] for i in place.reshape(-1)]
+    each = np.maximum((share * piles.size + 0.5).astype(np.int64), np.minimum(1, piles.size))
+    # Neighbours in a shuffled pile, from a random place on, are a random choice.
+    first = rng.integers(np.maximum(piles.size, 1), size=owned.shape)
+    return piles.take(first, np.where(owned, each, 0))
+
+
+def official_by_proportions(
+    parts: list[Ints], y: Ints, y_test: Ints, K: int, share: float, rng: Rng
+) -> list[Ints]:
+    """The official test set, or a share of it, split as the labels of the training set are.
+
+    A client that would get nothing gets one sample of its most frequent label, which another
+    client has too.
+    """
+    counts = label_counts(parts, y, K)
+    piles = Piles.of(y_test, K, rng)
+    quota = apportion(counts.T, (share * piles.size + 0.5).astype(np.int64), rng).T
+    first = np.cumsum(quota, 0) - quota
+    nothing = np.flatnonzero(quota.sum(1) == 0)
+    likely = np.where(piles.size > 0, counts, 0)[nothing]
+    quota[nothing, likely.argmax(1)] = likely.max(1, initial=0) > 0
+    return piles.take(first, quota)

@@ -8,6 +8,7 @@ from dataclasses import MISSING, Field, fields
 from typing import Any, TypeVar, cast
 
 from pydantic import ValidationError
+from pydantic_core import to_jsonable_python
 
 from coterie.core.errors import ConfigError
 from coterie.core.suggest import similar
@@ -31,12 +32,7 @@ def kebab(cls: type) -> str:
 
 def field_values(kind: object) -> dict[str, Any]:
     """The fields of a kind as plain values, tuples as lists."""
-    return {f.name: plain(getattr(kind, f.name)) for f in fields_of(kind)}
-
-
-def plain(value: Any) -> Any:
-    """A value with its tuples as lists."""
-    return [plain(v) for v in value] if isinstance(value, tuple) else value
+    return cast(dict[str, Any], to_jsonable_python(kind))
 
 
 def fields_as_text(kind: object) -> str:

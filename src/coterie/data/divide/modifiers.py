@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import singledispatch
 
 import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import affine_grid, grid_sample
 
 from coterie.core.errors import DataError
 from coterie.core.rng import numpy_stream
-from coterie.data.divide.checks import groups_of
-from coterie.data.divide.dealing import Ints, Reals
+from coterie.data.divide.bases import groups_of
+from coterie.data.divide.dealing import Ints, Reals, Rng
 from coterie.data.kinds import Drift, Modifier, Permutation, Quantity, Rotation
 
 
@@ -51,13 +55,13 @@ def modified(modifiers: Sequence[Modifier], changes: Changes, seed: int) -> Chan
 
 
 @singledispatch
-def change(kind: Modifier, to: Changes, rng: np.random.Generator) -> None:
+def change(kind: Modifier, to: Changes, rng: Rng) -> None:
     """Write down what a modifier does to each client."""
     raise TypeError(f"{type(kind).__name__} modifies nothing")
 
 
 @change.register
-def _(kind: Rotation, to: Changes, rng: np.random.Generator) -> None:
+def _(kind: Rotation, to: Changes, rng: Rng) -> None:
     turns = any(a % 180 for a in kind.angles)
     if len(to.shape) != 3 or (turns and to.shape[-1] != to.shape[-2]):
         raise DataError(
@@ -71,7 +75,7 @@ def _(kind: Rotation, to: Changes, rng: np.random.Generator) -> None:
 
 
 @change.register
-def _(kind: Permutation, to: Changes, rng: np.random.Generator) -> None:
+def _(kind: Permutation, to: Changes, rng: Rng) -> None:
     group = to.grouping(kind)
     maps = {tuple(range(to.K)): None}  # the identity first, then as they are drawn
     for _ in range(1000 * kind.groups):
@@ -89,7 +93,7 @@ def _(kind: Permutation, to: Changes, rng: np.random.Generator) -> None:
 
 
 @change.register
-def _(kind: Quantity, to: Changes, rng: np.random.Generator) -> None:
+def _(kind: Quantity, to: Changes, rng: Rng) -> None:
     wanted = kind.each * len(kind.shares)
     reduced = min(wanted, to.n // 2)
     if reduced < wanted:
@@ -99,11 +103,11 @@ def _(kind: Quantity, to: Changes, rng: np.random.Generator) -> None:
 
 
 @change.register
-def _(kind: Drift, to: Changes, rng: np.random.Generator) -> None:
+def _(kind: Drift, to: Changes, rng: Rng) -> None:
     to.drift = kind  # who changes with whom depends on all groups together
 
 
-def exchanged(kind: Drift, group: Ints, rng: np.random.Generator) -> Ints:
+def exchanged(kind: Drift, group: Ints, rng: Rng) -> Ints:
     """(n,) whose samples each client has afterwards: random pairs from different groups swap."""
     n = len(group)
     moves, waiting, wanted = np.arange(n), list(rng.permutation(n)), max(2, round(kind.share * n))
@@ -124,3 +128,21 @@ def exchanged(kind: Drift, group: Ints, rng: np.random.Generator) -> Ints:
             fix="add a grouping, for example rotation+drift",
         )
     return moves
+
+
+def rotate(x: Tensor, degrees: float) -> Tensor:
+    """Images (N, C, H, W), square, turned counter-clockwise.
+
+    Multiples of 90 move pixels and change none. Other angles interpolate linearly between pixels,
+    and beyond the border the border's own pixels go on, so that no new value appears.
+
+    >>> rotate(torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]]), 90).flatten().tolist()
+    [2.0, 4.0, 1.0, 3.0]
+    """
+    if degrees % 90 == 0:
+        return torch.rot90(x, int(degrees // 90) % 4, (-2, -1)).contiguous()
+    sin, cos = math.sin(math.radians(degrees)), math.cos(math.radians(degrees))
+    theta = torch.tensor([[[cos, -sin, 0.0], [sin, cos, 0.0]]])
+    grid = affine_grid(theta, [1, *x.shape[1:]], align_corners=False)
+    grid = grid.expand(len(x), -1, -1, -1)
+    return grid_sample(x.float(), grid, padding_mode="border", align_corners=False)

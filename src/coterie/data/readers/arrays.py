@@ -1,15 +1,19 @@
-"""Data that is in memory already: arrays, tensors, and torch datasets."""
+"""Data that needs no file: arrays, torch datasets, scikit-learn's digits, Gaussian clouds."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
+from annotated_types import Ge
 
+from coterie.core.bounds import Count, NonNegative
 from coterie.core.errors import DataError
-from coterie.data.readers.raw import Array, Raw, stack
+from coterie.core.rng import numpy_stream
+from coterie.data.readers.class_names import DIGITS
+from coterie.data.readers.raw import Array, Raw, bounded, stack
 
 
 def read_arrays(
@@ -29,12 +33,10 @@ def read_arrays(
         )
     x, y, *test = (_array(part) for part in source)
     names = None if classes is None else tuple(map(str, classes))
-    raw = Raw(x, y, owner=None if owner is None else _array(owner), classes=names)
-    if not test:
-        return raw
-    return raw.tested(
-        Raw(test[0], test[1], owner=None if owner_test is None else _array(owner_test))
-    )
+    x_test, y_test = test or (None, None)
+    given = owner, owner_test if test else None
+    owners = [None if who is None else _array(who) for who in given]
+    return Raw(x, y, x_test, y_test, owners[0], owners[1], names)
 
 
 def read_dataset(source: Any, *, classes: Sequence[str] | None = None) -> Raw:
@@ -68,6 +70,45 @@ def read_dataset(source: Any, *, classes: Sequence[str] | None = None) -> Raw:
     known = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
     y = stack(labels, "label")
     return Raw(stack(rows, "item"), y, classes=tuple(names) if known and names else None)
+
+
+def read_digits() -> Raw:
+    """1,797 handwritten digits: (1797, 8, 8), whole numbers in 0..16."""
+    from sklearn.datasets import load_digits  # here: scikit-learn takes a while to import
+
+    digits = load_digits()
+    x, y = digits.images.astype(np.uint8), digits.target
+    return Raw(x, y, classes=DIGITS, peak=16.0)
+
+
+def read_synthetic(
+    *,
+    samples: Count = 2000,
+    classes: Annotated[int, Ge(2)] = 10,
+    features: Count = 32,
+    separation: NonNegative = 3.0,
+    seed: int = 0,
+) -> Raw:
+    """Gaussian clouds of deviation 1 around one prototype per class, equally many of each.
+
+    The prototypes point in random directions at distance `separation` from the origin, so 0 leaves
+    nothing to learn and 10 nothing to err on. The prototypes depend on the seed but not on the
+    number of samples.
+    """
+    if samples < classes:
+        raise DataError(
+            f"{samples} samples cannot show {classes} classes",
+            code="D004",
+            where="synthetic",
+            fix=f"samples must be at least {classes}",
+        )
+    bounded(8 * samples * features, "synthetic")
+    prototypes = numpy_stream(seed, "synthetic", "prototypes").normal(size=(classes, features))
+    prototypes *= separation / np.linalg.norm(prototypes, axis=1, keepdims=True)
+    rng = numpy_stream(seed, "synthetic", "samples")
+    y = rng.permutation(np.arange(samples) % classes)
+    x = prototypes[y] + rng.normal(size=(samples, features))
+    return Raw(x.astype(np.float32), y)
 
 
 def _array(part: Any) -> Array:

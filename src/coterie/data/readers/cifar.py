@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import pickle
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +13,14 @@ import numpy as np
 
 from coterie.core.errors import DataError
 from coterie.data.readers.class_names import CIFAR10, CIFAR100, CIFAR100_COARSE
-from coterie.data.readers.raw import Array, Raw, bounded, reading
+from coterie.data.readers.raw import Array, Raw, content_of, damaged, unfit
 
 _PIXELS = 3 * 32 * 32
-_BATCHES = tuple(f"data_batch_{i}" for i in range(1, 6))
+_BATCHES = (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")
+
+_damaged = partial(
+    damaged, what="is not a CIFAR batch", fix="download and unpack the archive again"
+)
 
 
 def read_cifar_binary(path: Path, *, coarse: bool = False) -> Raw:
@@ -22,54 +29,41 @@ def read_cifar_binary(path: Path, *, coarse: bool = False) -> Raw:
     `coarse` takes CIFAR-100's 20 superclasses instead of its 100 classes.
     """
     fine = (path / "train.bin").exists()
-    train, test = _files(path, fine, coarse, ".bin")
     labels = 2 if fine else 1  # a record is its labels (coarse, fine), then its pixels
     column = 0 if coarse or not fine else 1
-    parts = [_records(file, labels, column) for file in (*train, test)]
-    return _raw(parts, _classes(fine, coarse))
+    return _read(path, ".bin", fine, coarse, lambda file: _records(file, labels, column))
 
 
 def read_cifar_python(path: Path, *, coarse: bool = False) -> Raw:
     """A folder of pickled batches, read without running anything: data_batch_1..5 and test_batch,
     or train and test (CIFAR-100)."""
     fine = (path / "train").is_file()
-    train, test = _files(path, fine, coarse, "")
     key = "labels" if not fine else "coarse_labels" if coarse else "fine_labels"
-    parts = [_batch(file, key) for file in (*train, test)]
-    return _raw(parts, _classes(fine, coarse))
+    return _read(path, "", fine, coarse, lambda file: _batch(file, key))
 
 
-def _files(path: Path, fine: bool, coarse: bool, suffix: str) -> tuple[list[Path], Path]:
-    """The files of the training batches, and that of the test batch."""
+def _read(
+    path: Path,
+    suffix: str,
+    fine: bool,
+    coarse: bool,
+    read: Callable[[Path], tuple[Array, Array]],
+) -> Raw:
+    """The batches of a folder put together; the last one is the test set."""
     if coarse and not fine:
         raise DataError(
-            "CIFAR-10 has no coarse labels",
-            code="D004",
-            where=str(path),
-            fix="leave coarse out",
+            "CIFAR-10 has no coarse labels", code="D004", where=str(path), fix="leave coarse out"
         )
-    train = ("train",) if fine else _BATCHES
-    test = "test" if fine else "test_batch"
-    return [path / f"{name}{suffix}" for name in train], path / f"{test}{suffix}"
-
-
-def _classes(fine: bool, coarse: bool) -> tuple[str, ...]:
-    """The names of the classes: of CIFAR-10, of CIFAR-100, or of its superclasses."""
-    return CIFAR100_COARSE if coarse else CIFAR100 if fine else CIFAR10
-
-
-def _raw(parts: list[tuple[Array, Array]], classes: tuple[str, ...]) -> Raw:
-    """Batches put together; the last one is the test set."""
-    *train, (x_test, y_test) = parts
+    names = ("train", "test") if fine else _BATCHES
+    *train, (x_test, y_test) = (read(path / f"{name}{suffix}") for name in names)
     x, y = (np.concatenate(arrays) for arrays in zip(*train, strict=True))
+    classes = CIFAR100_COARSE if coarse else CIFAR100 if fine else CIFAR10
     return Raw(x, y, x_test, y_test, classes=classes, channels="first")
 
 
 def _records(path: Path, labels: int, column: int) -> tuple[Array, Array]:
     """The images and one column of the labels of a binary batch."""
-    with reading(path):
-        bounded(path.stat().st_size, str(path))
-        content = bytearray(path.read_bytes())
+    content = bytearray(content_of(path))
     length = labels + _PIXELS
     whole, rest = divmod(len(content), length)
     if rest:
@@ -119,13 +113,9 @@ class _Unpickler(pickle._Unpickler):
         """A fresh stand-in for a numpy piece, so that nothing a file does to it outlives it."""
         piece = _PIECES.get(f"{module}.{name}")
         if piece is None:
-            raise DataError(
-                f"{self.path} wants to load {module}.{name}",
-                code="D005",
-                where=str(self.path),
-                why="a CIFAR batch holds arrays, lists and words; anything else could run code",
-                fix="do not use this file; download the archive from its authors",
-            )
+            why = "a CIFAR batch holds arrays, lists and words; anything else could run code"
+            fix = "do not use this file; download the archive from its authors"
+            raise unfit(self.path, f"wants to load {module}.{name}", "D005", fix, why)
         if piece == "encode":  # how Python 3 writes bytes in an old protocol
             return lambda text, codec: text.encode("latin1")
         return type(piece, (_Piece,), {})
@@ -137,27 +127,23 @@ class _Unpickler(pickle._Unpickler):
 
 def _batch(path: Path, key: str) -> tuple[Array, Array]:
     """The images and the labels of a pickled batch."""
-    with reading(path):
-        bounded(path.stat().st_size, str(path))
-        with path.open("rb") as file:
-            try:
-                batch = _Unpickler(file, path).load()
-            except (DataError, OSError):
-                raise
-            except Exception as error:  # damaged bytes make the unpickler raise nearly anything
-                raise _damaged(path, f"{type(error).__name__}: {error}") from error
+    file = io.BytesIO(content_of(path))
+    try:
+        batch = _Unpickler(file, path).load()
+    except DataError:
+        raise
+    except Exception as error:  # damaged bytes make the unpickler raise nearly anything
+        raise _damaged(path, f"{type(error).__name__}: {error}") from error
     if not isinstance(batch, dict):
         raise _damaged(path, f"it holds a {type(batch).__name__}, not a dict")
     content = {k.decode("latin1") if isinstance(k, bytes) else k: v for k, v in batch.items()}
     missing = [name for name in ("data", key) if name not in content]
     if missing:
-        raise DataError(
-            f"{path} holds no '{missing[0]}'",
-            code="D009",
-            where=str(path),
-            why=f"it holds {', '.join(map(str, content))}",
-            fix="download and unpack the archive again",
+        why, fix = (
+            f"it holds {', '.join(map(str, content))}",
+            "download and unpack the archive again",
         )
+        raise unfit(path, f"holds no '{missing[0]}'", "D009", fix, why)
     x, labels = _array(content["data"], path), content[key]
     if not (isinstance(labels, list) and all(type(label) is int for label in labels)):
         raise _damaged(path, f"'{key}' is not a list of whole numbers")
@@ -182,14 +168,3 @@ def _array(piece: object, path: Path) -> Array:
     if not sizes or int(np.prod(shape, dtype=object)) != len(raw):
         raise _damaged(path, f"'data' declares shape {shape} and holds {len(raw):,} bytes")
     return np.frombuffer(bytearray(raw), np.uint8).reshape(shape, order="F" if fortran else "C")
-
-
-def _damaged(path: Path, why: str) -> DataError:
-    """The error about a file that is no CIFAR batch."""
-    return DataError(
-        f"{path} is not a CIFAR batch",
-        code="D007",
-        where=str(path),
-        why=why,
-        fix="download and unpack the archive again",
-    )

@@ -20,24 +20,13 @@ EMNIST: dict[str, tuple[str, ...]] = {
     "mnist": DIGITS,
 }
 
-FASHION = (
-    "t-shirt",
-    "trouser",
-    "pullover",
-    "dress",
-    "coat",
-    "sandal",
-    "shirt",
-    "sneaker",
-    "bag",
-    "ankle boot",
-)
-
 
 def _words(text: str) -> tuple[str, ...]:
     """The words of a text."""
     return tuple(text.split())
 
+
+FASHION = (*_words("t-shirt trouser pullover dress coat sandal shirt sneaker bag"), "ankle boot")
 
 CIFAR10 = _words("airplane automobile bird cat deer dog frog horse ship truck")
 

@@ -6,18 +6,27 @@ import csv
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from coterie.core.errors import DataError
-from coterie.data.readers import labels
-from coterie.data.readers.raw import Array, Raw, bounded, reading
+from coterie.data.readers.form import whole
+from coterie.data.readers.raw import Array, Raw, bounded, damaged, fault, reading
 
 LABELS = ("label", "target", "class", "y")  # what a label column is usually called
 
 Column = str | int
+
+_broken = partial(
+    damaged,
+    what="cannot be read as a table",
+    fix="save it as UTF-8 text with one separator between the columns",
+)
 
 
 @dataclass(frozen=True)
@@ -67,23 +76,12 @@ def read_csv(
         except UnicodeDecodeError as error:
             raise _broken(path, f"byte {error.start:,}: it is not UTF-8 text") from error
         except (csv.Error, TypeError) as error:  # TypeError: a separator of two characters
-            raise _broken(path, str(error)) from error
+            raise _broken(path, error) from error
 
 
-def _broken(path: Path, why: str) -> DataError:
-    """The error about a file that is no table of text."""
-    return DataError(
-        f"{path} cannot be read as a table",
-        code="D007",
-        where=str(path),
-        why=why,
-        fix="save it as UTF-8 text with one separator between the columns",
-    )
-
-
-def _table(path: Path, lines: Iterator[list[str]], header: bool | None) -> _Table:
-    """The table in a file: with its first line as names, or with numbers for names."""
-    rows = _numbered(lines)
+def _table(path: Path, lines: Any, header: bool | None) -> _Table:
+    """The table that a csv.reader reads: its first line as names, or with numbers for names."""
+    rows = ((lines.line_num, cells) for cells in lines if cells)
     line, first = next(rows, (1, []))
     cells = tuple(cell.strip() for cell in first)
     if len(cells) < 2:
@@ -97,22 +95,7 @@ def _table(path: Path, lines: Iterator[list[str]], header: bool | None) -> _Tabl
     named = any(cell.casefold() in LABELS for cell in cells)
     if header or (header is None and (named or not any(map(_number, cells)))):
         return _Table(path, cells, rows)
-    return _Table(path, tuple(map(str, range(len(cells)))), _again((line, first), rows))
-
-
-def _numbered(lines: Iterator[list[str]]) -> Iterator[tuple[int, list[str]]]:
-    """The rows that hold something, each with the line it ends on."""
-    for cells in lines:
-        if cells:
-            yield lines.line_num, cells  # type: ignore[attr-defined]
-
-
-def _again(
-    first: tuple[int, list[str]], rest: Iterator[tuple[int, list[str]]]
-) -> Iterator[tuple[int, list[str]]]:
-    """Rows of which the first was already taken."""
-    yield first
-    yield from rest
+    return _Table(path, tuple(map(str, range(len(cells)))), chain([(line, first)], rows))
 
 
 def _number(cell: str) -> bool:
@@ -147,13 +130,9 @@ def _read(table: _Table, label: Column | None, owner: Column | None) -> Raw:
     owners: list[str] = []
     for line, cells in table.rows:
         if len(cells) != len(table.names):
-            raise DataError(
-                f"{table.at(line)}: the row has {len(cells)} cells, expected {len(table.names)}",
-                code="D014",
-                where=table.at(line),
-                why="every row has a cell for every column",
-                fix="complete or remove the row",
-            )
+            what = f"the row has {len(cells)} cells, expected {len(table.names)}"
+            why = "every row has a cell for every column"
+            raise fault(table.at(line), what, "D014", "complete or remove the row", why)
         try:
             values.extend(map(float, pick(cells)))
         except ValueError as error:
@@ -162,26 +141,24 @@ def _read(table: _Table, label: Column | None, owner: Column | None) -> Raw:
         words.append(cells[target].strip())
         if holder is not None:
             owners.append(cells[holder].strip())
-    x = np.frombuffer(values, np.float64).reshape(len(lines), len(features)) if lines else _NOTHING
+    x = np.asarray(values).reshape(len(lines), len(features))
     _finite(table, x, lines, features)
-    y = _labels(table, words, lines)
-    return Raw(x, y, owner=None if holder is None else _owners(owners))
-
-
-_NOTHING = np.empty((0, 1))
+    owned = all(word.isdecimal() for word in owners)  # whole numbers, or else words
+    owner_of = None if holder is None else np.array(owners, dtype=np.int64 if owned else str)
+    return Raw(x, _labels(table, words, lines), owner=owner_of)
 
 
 def _not_a_number(table: _Table, line: int, cells: list[str], features: list[int]) -> DataError:
     """The error that names the first cell of a row that is no number."""
     column = next(i for i in features if not _number(cells[i]))
     cell = cells[column].strip()
-    return DataError(
-        f"{table.at(line)}: column '{table.names[column]}' holds "
-        + (f"'{cell[:40]}', not a number" if cell else "nothing"),
-        code="D013",
-        where=table.at(line),
-        why="all columns but the label (and the owner) are features, and features are numbers",
-        fix="encode the column as numbers or remove it; name the label column with label=...",
+    found = f"'{cell[:40]}', not a number" if cell else "nothing"
+    return fault(
+        table.at(line),
+        f"column '{table.names[column]}' holds {found}",
+        "D013",
+        "encode the column as numbers or remove it; name the label column with label=...",
+        "all columns but the label (and the owner) are features, and features are numbers",
     )
 
 
@@ -190,31 +167,18 @@ def _finite(table: _Table, x: Array, lines: array[int], features: list[int]) -> 
     odd = np.argwhere(~(np.abs(x) <= np.finfo(np.float32).max))  # NaN compares as false
     if len(odd):
         row, column = odd[0]
-        raise DataError(
-            f"{table.at(lines[row])}: column '{table.names[features[column]]}' holds "
-            f"{x[row, column]:g}, not a finite number",
-            code="D013",
-            where=table.at(lines[row]),
-            fix="fill or remove the rows with missing values",
-        )
+        name, value = table.names[features[column]], x[row, column]
+        what = f"column '{name}' holds {value:g}, not a finite number"
+        fix = "fill or remove the rows with missing values"
+        raise fault(table.at(lines[row]), what, "D013", fix)
 
 
 def _labels(table: _Table, words: list[str], lines: array[int]) -> Array:
     """Whole numbers where every label is a number, else words."""
     for line, word in zip(lines, words, strict=True):
         if not word:
-            raise DataError(
-                f"{table.at(line)}: the label is missing",
-                code="D012",
-                where=table.at(line),
-                fix="label every row, or remove it",
-            )
+            fix = "label every row, or remove it"
+            raise fault(table.at(line), "the label is missing", "D012", fix)
     if words and all(map(_number, words)):
-        return labels.whole(np.array(words, dtype=np.float64), lambda row: table.at(lines[row]))
+        return whole(np.array(words, dtype=np.float64), lambda row: table.at(lines[row]))
     return np.array(words, dtype=str)
-
-
-def _owners(words: list[str]) -> Array:
-    """Whole numbers where every owner is one, else words."""
-    whole = all(word.isdecimal() for word in words)
-    return np.array(words, dtype=np.int64 if whole else str)

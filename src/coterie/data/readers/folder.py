@@ -14,7 +14,7 @@ from PIL import Image
 
 from coterie.core.errors import DataError
 from coterie.data.readers.formats import IMAGES
-from coterie.data.readers.raw import Array, Raw, bounded, inside, reading
+from coterie.data.readers.raw import Array, Raw, bounded, inside, reading, unfit
 
 PIXELS = 2**26  # of one image; a small file can unfold into any number of them
 
@@ -78,13 +78,9 @@ def decoded(
     odd = next((i for i, found in enumerate(sizes) if found != sizes[0]), None)
     if size is None and odd is not None:
         (w, h), (w0, h0) = sizes[odd], sizes[0]
-        raise DataError(
-            f"{names[odd]} is {h}x{w} pixels, the first image {h0}x{w0}",
-            code="D016",
-            where=names[odd],
-            why="all images of a set have one size (height x width)",
-            fix=f"resize them while reading: size=({min(h, h0)}, {min(w, w0)})",
-        )
+        why = "all images of a set have one size (height x width)"
+        fix = f"resize them while reading: size=({min(h, h0)}, {min(w, w0)})"
+        raise unfit(names[odd], f"is {h}x{w} pixels, the first image {h0}x{w0}", "D016", fix, why)
     height, width = _size(size) if size is not None else sizes[0][::-1]
     channels = 1 if gray else 3
     bounded(len(files) * height * width * channels, f"{len(files):,} images")
@@ -124,13 +120,7 @@ def _decoding(name: str) -> Iterator[None]:
 
 def _undecoded(name: str, why: str) -> DataError:
     """The error about a file that is no image that can be read."""
-    return DataError(
-        f"{name} cannot be decoded as an image",
-        code="D015",
-        where=name,
-        why=why,
-        fix="repair or remove the file",
-    )
+    return unfit(name, "cannot be decoded as an image", "D015", "repair or remove the file", why)
 
 
 def _converted(image: Image.Image, name: str, mode: str) -> Image.Image:

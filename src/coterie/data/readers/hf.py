@@ -12,7 +12,7 @@ import numpy as np
 
 from coterie.core.errors import DataError
 from coterie.data.readers.folder import Size, decoded
-from coterie.data.readers.raw import Array, Raw, inside, reading
+from coterie.data.readers.raw import Array, Raw, fault, inside, reading, unfit
 
 LABELS = ("label", "labels", "fine_label", "target", "class", "y")
 TESTS = ("test", "validation", "valid", "val")  # the first of them that there is
@@ -37,13 +37,8 @@ def read_hf(
     splits = _splits(name, config, revision)
     train = splits.get("train")
     if train is None:
-        raise DataError(
-            f"hf:{name} has no split 'train'",
-            code="D009",
-            where=f"hf:{name}",
-            why=f"its splits are {', '.join(splits)}",
-            fix="choose a configuration that has one: config=...",
-        )
+        fix = "choose a configuration that has one: config=..."
+        raise _lacks(name, "split 'train'", f"its splits are {', '.join(splits)}", fix)
     target = _label(train, name, label)
     columns = _columns(train, name, image, {target, owner})
     options = {"size": size, "gray": gray}
@@ -73,14 +68,19 @@ def _splits(name: str, config: str | None, revision: str | None) -> Mapping[str,
             never = {"trust_remote_code": False} if able else {}
             found = datasets.load_dataset(name, config, revision=revision, **never)
     except (OSError, ValueError, RuntimeError) as error:
-        raise DataError(
-            f"hf:{name} cannot be opened",
-            code="D021",
-            where=f"hf:{name}",
-            why=str(error)[:500],
-            fix="check the name, the configuration (config=...) and the network",
-        ) from error
+        fix = "check the name, the configuration (config=...) and the network"
+        raise unfit(f"hf:{name}", "cannot be opened", "D021", fix, str(error)[:500]) from error
     return found if isinstance(found, Mapping) else {"train": found}
+
+
+def _lacks(name: str, what: str, why: str, fix: str) -> DataError:
+    """The error about something that a set does not have."""
+    return unfit(f"hf:{name}", f"has no {what}", "D009", fix, why)
+
+
+def _has(part: Any) -> str:
+    """What a split has, in words."""
+    return f"its columns are {', '.join(part.features)}"
 
 
 def _label(part: Any, name: str, label: str | None) -> str:
@@ -89,13 +89,8 @@ def _label(part: Any, name: str, label: str | None) -> str:
     usual = [key for key in LABELS if key in part.features]
     wanted = [label] if label else [*(key for key in usual if key in typed), *typed, *usual]
     if not wanted or wanted[0] not in part.features:
-        raise DataError(
-            f"hf:{name} has no column {label!r}" if label else f"hf:{name} has no label column",
-            code="D009",
-            where=f"hf:{name}",
-            why=f"its columns are {', '.join(part.features)}",
-            fix='name the column of the classes: label="..."',
-        )
+        what = f"column {label!r}" if label else "label column"
+        raise _lacks(name, what, _has(part), 'name the column of the classes: label="..."')
     return str(wanted[0])
 
 
@@ -108,13 +103,8 @@ def _columns(part: Any, name: str, image: str | None, taken: set[str | None]) ->
     else:
         columns = [k for k, v in part.features.items() if k not in taken and _numeric(v)]
     if not columns:
-        raise DataError(
-            f"hf:{name} has no column of images or numbers",
-            code="D009",
-            where=f"hf:{name}",
-            why=f"its columns are {', '.join(part.features)}",
-            fix='name the column of the images: image="..."',
-        )
+        fix = 'name the column of the images: image="..."'
+        raise _lacks(name, "column of images or numbers", _has(part), fix)
     return columns
 
 
@@ -138,13 +128,8 @@ def _part(
     where = f"hf:{name}"
     missing = [key for key in (*columns, label, owner) if key and key not in part.features]
     if missing:
-        raise DataError(
-            f"{where} has no column {missing[0]!r} in every split",
-            code="D009",
-            where=where,
-            why=f"its columns are {', '.join(part.features)}",
-            fix="name columns that the training and the test split share",
-        )
+        fix = "name columns that the training and the test split share"
+        raise _lacks(name, f"column {missing[0]!r} in every split", _has(part), fix)
     if type(part.features[columns[0]]).__name__ == "Image":
         x, channels = _images(part, columns[0], where, options), "last"
     else:
@@ -174,12 +159,7 @@ def _images(part: Any, column: str, where: str, options: Mapping[str, Any]) -> A
         content = item[column] or {}
         data, path = content.get("bytes"), content.get("path")
         if data is None and not path:
-            raise DataError(
-                f"{names[-1]} is missing",
-                code="D015",
-                where=names[-1],
-                fix="leave out the rows without an image",
-            )
+            raise unfit(names[-1], "is missing", "D015", "leave out the rows without an image")
         if data is None:  # a file beside the set: only where the library itself puts such files
             with reading(str(path)):
                 data = inside(Path(str(path)), root).read_bytes()
@@ -193,13 +173,9 @@ def _numbers(part: Any, column: str, where: str) -> Array:
     try:
         return np.array(values, dtype=np.float64)
     except (ValueError, TypeError) as error:
-        raise DataError(
-            f"{where}, column '{column}': the rows are not numbers of one shape",
-            code="D014",
-            where=f"{where}, column '{column}'",
-            why=str(error),
-            fix="leave the column out, or fill and pad its rows",
-        ) from error
+        at, what = f"{where}, column '{column}'", "the rows are not numbers of one shape"
+        fix = "leave the column out, or fill and pad its rows"
+        raise fault(at, what, "D014", fix, str(error)) from error
 
 
 def _values(part: Any, column: str, where: str) -> Array:

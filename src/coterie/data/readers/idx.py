@@ -12,8 +12,9 @@ import numpy as np
 from coterie.core.errors import DataError
 from coterie.data.readers.class_names import EMNIST
 from coterie.data.readers.formats import IDX_IMAGES
-from coterie.data.readers.raw import Array, Raw, bounded, reading
+from coterie.data.readers.raw import Array, Raw, bounded, damaged, reading, unfit
 
+AGAIN = "download the file again"
 _CHUNK = 2**24  # read in pieces: a header may promise more than there is
 
 
@@ -32,13 +33,9 @@ def read_idx(path: Path, *, split: str | None = None) -> Raw:
     kind = _split(path, sorted({m["split"] or "" for m in found}), split)
     parts = {m["part"]: path / m[0] for m in found if (m["split"] or "") == kind}
     if "train" not in parts:
-        raise DataError(
-            f"{path} holds no training images",
-            code="D009",
-            where=str(path),
-            why=f"it holds {', '.join(p.name for p in parts.values())}",
-            fix="put train-images-idx3-ubyte and train-labels-idx1-ubyte there",
-        )
+        why = f"it holds {', '.join(p.name for p in parts.values())}"
+        fix = "put train-images-idx3-ubyte and train-labels-idx1-ubyte there"
+        raise unfit(path, "holds no training images", "D009", fix, why)
     test = parts.get("t10k") or parts.get("test")
     raw = Raw(*_pair(parts["train"]), *(_pair(test) if test else ()))
     return _upright(raw, kind or None)
@@ -51,26 +48,16 @@ def read_array(path: Path, axes: int) -> Array:
             head = file.read(4 + 4 * axes)
             expected = bytes((0, 0, 8, axes))
             if head[:4] != expected:
-                raise DataError(
-                    f"{path} does not begin as an IDX file of bytes with {axes} axes",
-                    code="D007",
-                    where=f"{path}, bytes 0-3",
-                    why=f"expected {expected.hex(' ')}, found {head[:4].hex(' ') or 'nothing'}",
-                    fix="download the file again",
-                )
+                why = f"expected {expected.hex(' ')}, found {head[:4].hex(' ') or 'nothing'}"
+                what = f"does not begin as an IDX file of bytes with {axes} axes"
+                raise damaged(path, why, f"{path}, bytes 0-3", what=what, fix=AGAIN)
             if len(head) < 4 + 4 * axes:
                 raise _length(path, 4 + 4 * axes, len(head), "its header is cut off")
             shape = tuple(int(n) for n in np.frombuffer(head, ">u4", offset=4))
             count = bounded(int(np.prod(shape, dtype=object)), str(path))
             body = _body(file, count + 1)  # one more than needed, to notice a surplus
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(
-            f"{path} is a damaged gzip file",
-            code="D007",
-            where=str(path),
-            why=str(error),
-            fix="download the file again",
-        ) from error
+        raise damaged(path, error, what="is a damaged gzip file", fix=AGAIN) from error
     if len(body) != count:
         raise _length(path, len(head) + count, len(head) + len(body), f"its header says {shape}")
     return np.frombuffer(body, np.uint8).reshape(shape)
@@ -97,7 +84,7 @@ def _length(path: Path, expected: int, found: int, why: str) -> DataError:
         code="D008",
         where=f"{path}, byte {min(expected, found):,}",
         why=why,
-        fix="download the file again",
+        fix=AGAIN,
     )
 
 
@@ -107,12 +94,8 @@ def _pair(images: Path) -> tuple[Array, Array]:
     plain, packed = images.with_name(name), images.with_name(f"{name}.gz")
     x, y = read_array(images, 3), read_array(plain if plain.exists() else packed, 1)
     if len(x) != len(y):
-        raise DataError(
-            f"{images} holds {len(x):,} images, {name} {len(y):,} labels",
-            code="D011",
-            where=str(images),
-            fix="download both files again: they are not of one set",
-        )
+        what = f"holds {len(x):,} images, {name} {len(y):,} labels"
+        raise unfit(images, what, "D011", "download both files again: they are not of one set")
     return x, y
 
 
@@ -123,13 +106,10 @@ def _split(path: Path, present: list[str], wanted: str | None) -> str:
     if choice is None and len(present) == 1:
         choice = present[0]
     if choice not in present:
-        raise DataError(
-            f"{path} holds no split '{wanted}'" if wanted else f"{path} holds several splits",
-            code="D009",
-            where=str(path),
-            why=f"it holds {', '.join(name or 'a set without splits' for name in present)}",
-            fix=f'say split="{present[0]}"' if present[0] else "leave the split out",
-        )
+        what = f"holds no split '{wanted}'" if wanted else "holds several splits"
+        why = f"it holds {', '.join(name or 'a set without splits' for name in present)}"
+        fix = f'say split="{present[0]}"' if present[0] else "leave the split out"
+        raise unfit(path, what, "D009", fix, why)
     return choice
 
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from coterie.core.errors import DataError
-from coterie.data.readers.raw import Array, Raw, bounded, inside, reading, stack
+from coterie.data.readers.raw import Array, Raw, content_of, damaged, fault, inside, reading, stack
+
+_broken = partial(
+    damaged, what="is not a LEAF file", fix="build the set again with LEAF's preprocess.sh"
+)
 
 
 def read_leaf(path: Path) -> Raw:
@@ -55,16 +60,13 @@ def _part(files: list[Path], users: dict[str, int]) -> Raw:
 
 def _content(file: Path) -> dict[str, Any]:
     """One file, with its list of users and their data."""
-    with reading(file):
-        bounded(file.stat().st_size, str(file))
-        text = file.read_bytes()
+    text = content_of(file)
     try:
         content = json.loads(text)
     except json.JSONDecodeError as error:
-        where = f"{file}:{error.lineno}:{error.colno}"
-        raise _broken(file, error.msg, where) from error
+        raise _broken(file, error.msg, f"{file}:{error.lineno}:{error.colno}") from error
     except (UnicodeDecodeError, RecursionError) as error:
-        raise _broken(file, str(error)) from error
+        raise _broken(file, error) from error
     match content:
         case {"users": [*users], "user_data": dict()} if all(isinstance(u, str) for u in users):
             return content  # type: ignore[no-any-return]
@@ -83,28 +85,15 @@ def _user(content: dict[str, Any], name: str, file: Path) -> tuple[list[Array], 
         case _:
             raise _broken(file, "expected x and y, two lists", where)
     if len(x) != len(y):
-        raise DataError(
-            f"{where}: {len(x)} samples and {len(y)} labels",
-            code="D011",
-            where=where,
-            fix="build the set again",
-        )
+        raise fault(where, f"{len(x)} samples and {len(y)} labels", "D011", "build the set again")
     declared = dict(zip(content["users"], content.get("num_samples", []), strict=False))
     if declared.get(name, len(x)) != len(x):
-        raise DataError(
-            f"{where}: num_samples says {declared[name]}, user_data holds {len(x)}",
-            code="D008",
-            where=where,
-            fix="build the set again: the file is not whole",
-        )
-    if not all(isinstance(label, int | float | str) for label in y):
-        label = next(label for label in y if not isinstance(label, int | float | str))
-        raise DataError(
-            f"{where}: the label {label!r} is neither a number nor a word",
-            code="D012",
-            where=where,
-            fix="label every sample",
-        )
+        what = f"num_samples says {declared[name]}, user_data holds {len(x)}"
+        raise fault(where, what, "D008", "build the set again: the file is not whole")
+    for label in y:
+        if not isinstance(label, int | float | str):
+            what = f"the label {label!r} is neither a number nor a word"
+            raise fault(where, what, "D012", "label every sample")
     return [_sample(row, where) for row in x], y
 
 
@@ -113,21 +102,5 @@ def _sample(row: Any, where: str) -> Array:
     try:
         return np.asarray(row, dtype=np.float32)
     except (ValueError, TypeError) as error:
-        raise DataError(
-            f"{where}: a sample is not a list of numbers",
-            code="D013",
-            where=where,
-            why=str(error),
-            fix="give every sample as numbers; words must be encoded first",
-        ) from error
-
-
-def _broken(file: Path, why: str, where: str = "") -> DataError:
-    """The error about a file that LEAF did not write."""
-    return DataError(
-        f"{file} is not a LEAF file",
-        code="D007",
-        where=where or str(file),
-        why=why,
-        fix="build the set again with LEAF's preprocess.sh",
-    )
+        fix = "give every sample as numbers; words must be encoded first"
+        raise fault(where, "a sample is not a list of numbers", "D013", fix, str(error)) from error

@@ -6,14 +6,14 @@ import lzma
 import struct
 import zipfile
 import zlib
+from functools import partial
 from pathlib import Path
 from typing import IO
 
 import numpy as np
 from numpy.lib import format as npy
 
-from coterie.core.errors import DataError
-from coterie.data.readers.raw import Array, Raw, bounded, reading
+from coterie.data.readers.raw import Array, Raw, bounded, damaged, reading, unfit
 
 # The names under which samples, labels and owners are found: of the only set, or of the training
 # set; and of the test set.
@@ -43,6 +43,10 @@ _DAMAGE = (
     ValueError,
 )
 
+_broken = partial(
+    damaged, what="is not a whole .npz archive", fix="write or download the file again"
+)
+
 
 def read_npz(path: Path) -> Raw:
     """An archive with x_train and y_train (x_test, y_test), or x and y, images and labels, data
@@ -52,13 +56,9 @@ def read_npz(path: Path) -> Raw:
         bounded(sum(info.file_size for info in members.values()), str(path))
         pair = next((p for p in _TRAIN if set(p) <= members.keys()), None)
         if pair is None:
-            raise DataError(
-                f"{path} holds no samples with labels under a known name",
-                code="D009",
-                where=str(path),
-                why=f"it holds {', '.join(members) or 'nothing'}",
-                fix="name the arrays x_train, y_train, x_test, y_test; or x, y",
-            )
+            why = f"it holds {', '.join(members) or 'nothing'}"
+            fix = "name the arrays x_train, y_train, x_test, y_test; or x, y"
+            raise unfit(path, "holds no samples with labels under a known name", "D009", fix, why)
 
         def array(name: str) -> Array:
             return _member(archive, members[name], f"{path}:{name}")
@@ -101,30 +101,11 @@ def _header(file: IO[bytes], info: zipfile.ZipInfo, where: str) -> None:
     read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
     shape, _, dtype = read(file)
     if dtype.hasobject:
-        raise DataError(
-            f"{where} is an array of Python objects",
-            code="D005",
-            where=where,
-            why="such arrays are pickles, and reading a pickle can run any code",
-            fix="save it as numbers or words: np.asarray(x.tolist())",
-        )
+        why = "such arrays are pickles, and reading a pickle can run any code"
+        fix = "save it as numbers or words: np.asarray(x.tolist())"
+        raise unfit(where, "is an array of Python objects", "D005", fix, why)
     expected = file.tell() + int(np.prod(shape, dtype=object)) * dtype.itemsize
     if expected != info.file_size:
-        raise DataError(
-            f"{where} should have {expected:,} bytes and has {info.file_size:,}",
-            code="D008",
-            where=where,
-            why=f"its header declares {dtype} of shape {shape}",
-            fix="write or download the file again",
-        )
-
-
-def _broken(where: Path | str, error: Exception) -> DataError:
-    """The error about an archive or a member that is damaged."""
-    return DataError(
-        f"{where} is not a whole .npz archive",
-        code="D007",
-        where=str(where),
-        why=str(error),
-        fix="write or download the file again",
-    )
+        what = f"should have {expected:,} bytes and has {info.file_size:,}"
+        why = f"its header declares {dtype} of shape {shape}"
+        raise unfit(where, what, "D008", "write or download the file again", why)

@@ -37,50 +37,56 @@ class Raw:
         return replace(self, x_test=other.x, y_test=other.y, owner_test=other.owner)
 
 
+def fault(where: str, what: str, code: str, fix: str, why: str = "") -> DataError:
+    """The error about one place in a source: where it is, and what is wrong there."""
+    return DataError(f"{where}: {what}", code=code, where=where, why=why, fix=fix)
+
+
+def unfit(source: Path | str, what: str, code: str, fix: str, why: str = "") -> DataError:
+    """The error about a whole source: which it is, and what is wrong with it."""
+    return DataError(f"{source} {what}", code=code, where=str(source), why=why, fix=fix)
+
+
+def damaged(path: Path | str, why: object, where: str = "", *, what: str, fix: str) -> DataError:
+    """The error about a file that is not what it should be."""
+    return DataError(f"{path} {what}", code="D007", where=where or str(path), why=str(why), fix=fix)
+
+
 @contextmanager
 def reading(path: Path | str) -> Iterator[None]:
     """Inside it a refusal by the operating system becomes a `DataError` that names the path."""
     try:
         yield
     except FileNotFoundError as error:
-        raise DataError(
-            f"{path} is missing", code="D009", where=str(path), fix="put the file there"
-        ) from error
+        raise unfit(path, "is missing", "D009", "put the file there") from error
     except OSError as error:
-        raise DataError(
-            f"{path} cannot be read",
-            code="D023",
-            where=str(path),
-            why=error.strerror or str(error),
-            fix="check the file and its permissions",
-        ) from error
+        why, fix = error.strerror or str(error), "check the file and its permissions"
+        raise unfit(path, "cannot be read", "D023", fix, why) from error
 
 
 def bounded(count: int, where: str) -> int:
     """The same number of bytes, if it is within the limit."""
     if count > LIMIT:
-        raise DataError(
-            f"{where} declares {count:,} bytes of data, more than the limit of {LIMIT:,}",
-            code="D006",
-            where=where,
-            why="so much cannot be meant: the file is damaged or made to exhaust memory",
-            fix="check where the file comes from; "
-            "raise coterie.data.readers.raw.LIMIT if it is meant",
-        )
+        what = f"declares {count:,} bytes of data, more than the limit of {LIMIT:,}"
+        why = "so much cannot be meant: the file is damaged or made to exhaust memory"
+        fix = "check where the file comes from; raise coterie.data.readers.raw.LIMIT if it is meant"
+        raise unfit(where, what, "D006", fix, why)
     return count
+
+
+def content_of(path: Path) -> bytes:
+    """All the bytes of a file, if they are within the limit."""
+    with reading(path):
+        bounded(path.stat().st_size, str(path))
+        return path.read_bytes()
 
 
 def inside(path: Path, root: Path) -> Path:
     """The same path, if it does not lead out of its folder through a link or `..`."""
     target = path.resolve()
     if not target.is_relative_to(root.resolve()):
-        raise DataError(
-            f"{path} leads out of its folder",
-            code="D017",
-            where=str(path),
-            why=f"it points to {target}, outside {root}",
-            fix="copy the files into the folder",
-        )
+        why = f"it points to {target}, outside {root}"
+        raise unfit(path, "leads out of its folder", "D017", "copy the files into the folder", why)
     return path
 
 

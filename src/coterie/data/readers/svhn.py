@@ -12,9 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from coterie.core.errors import DataError
 from coterie.data.readers.class_names import DIGITS
-from coterie.data.readers.raw import Array, Raw, bounded, reading
+from coterie.data.readers.raw import Array, Raw, bounded, content_of, damaged, unfit
 
 _NUMBERS = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8"}
 _NUMBERS |= {12: "i8", 13: "u8"}
@@ -36,29 +35,18 @@ def read_svhn(path: Path) -> Raw:
 
 def _digits(path: Path) -> tuple[Array, Array]:
     """The images and labels of one file."""
-    with reading(path):
-        bounded(path.stat().st_size, str(path))
-        content = path.read_bytes()
+    content = content_of(path)
     try:
         found = dict(_variables(content, str(path)))
     except (_DamageError, zlib.error) as error:
-        raise DataError(
-            f"{path} is not a whole MATLAB 5 file",
-            code="D007",
-            where=str(path),
-            why=str(error),
-            fix="download the file again from http://ufldl.stanford.edu/housenumbers",
-        ) from error
+        fix = "download the file again from http://ufldl.stanford.edu/housenumbers"
+        raise damaged(path, error, what="is not a whole MATLAB 5 file", fix=fix) from error
     x, y = found.get("X"), found.get("y")
     if x is None or y is None or x.ndim != 4 or x.dtype != np.uint8 or y.size != x.shape[3]:
         shapes = ", ".join(f"{name} {array.dtype}{array.shape}" for name, array in found.items())
-        raise DataError(
-            f"{path} does not hold cropped digits",
-            code="D009",
-            where=str(path),
-            why=f"expected X uint8(32, 32, 3, N) and y (N, 1), found {shapes or 'nothing'}",
-            fix="use train_32x32.mat and test_32x32.mat (format 2: cropped digits)",
-        )
+        why = f"expected X uint8(32, 32, 3, N) and y (N, 1), found {shapes or 'nothing'}"
+        fix = "use train_32x32.mat and test_32x32.mat (format 2: cropped digits)"
+        raise unfit(path, "does not hold cropped digits", "D009", fix, why)
     y = y.reshape(-1)
     return np.moveaxis(x, 3, 0), np.where(y == 10, 0, y)
 

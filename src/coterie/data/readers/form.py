@@ -1,4 +1,4 @@
-"""Labels and owners of any kind, brought into numbers 0..K-1 and names."""
+"""The one form of every set: images (N, C, H, W) or features (N, D), labels 0..K-1 and names."""
 
 from __future__ import annotations
 
@@ -7,14 +7,108 @@ from collections.abc import Callable
 import numpy as np
 
 from coterie.core.errors import DataError
-from coterie.data.readers.raw import Array
+from coterie.data.readers.raw import Array, fault
+
+CHANNELS = (1, 3, 4)  # what a channel axis is recognised by: gray, RGB, RGBA
 
 At = Callable[[int], str]  # says in words where a row is
 
 
+def in_one_form(
+    x: Array,
+    x_test: Array | None,
+    *,
+    where: str,
+    shape: tuple[int, ...] | None = None,
+    channels: str | None = None,
+) -> tuple[Array, Array | None, float]:
+    """Both sets in one form, and the peak that means "full".
+
+    Images (N, H, W), (N, H, W, C) or (N, C, H, W) become (N, C, H, W): uint8 where they are whole
+    numbers in 0..255 (peak 255), else float32. Anything of one or two axes is features, float32.
+    """
+    if x_test is not None and x_test.shape[1:] != x.shape[1:]:
+        what = f"test samples have shape {x_test.shape[1:]}, training samples {x.shape[1:]}"
+        raise fault(where, what, "D019", "bring both to one shape")
+    formed = [axes_in_order(t, where, shape, channels) for t in (x, x_test) if t is not None]
+    images = formed[0].ndim == 4
+    pixels = images and all(
+        t.dtype.kind in "biu" and (not t.size or (t.min() >= 0 and t.max() <= 255)) for t in formed
+    )
+    kind: type[np.generic] = np.uint8 if pixels else np.float32
+    peak = 255.0 if pixels else 65535.0 if images and formed[0].dtype == np.uint16 else 1.0
+    stored = [_stored(t, kind, where) for t in formed]
+    return stored[0], stored[1] if len(stored) > 1 else None, peak
+
+
+def axes_in_order(
+    x: Array, where: str, shape: tuple[int, ...] | None, channels: str | None
+) -> Array:
+    """The same numbers with the axes in order: (N, C, H, W) or (N, D).
+
+    >>> axes_in_order(np.zeros((5, 32, 32, 3)), "x", None, None).shape
+    (5, 3, 32, 32)
+    """
+    if x.dtype.kind not in "biuf":
+        what = f"samples are of type {x.dtype}, not numbers"
+        raise fault(where, what, "D013", "give integers or floats")
+    if channels not in (None, "first", "last"):
+        raise DataError(
+            f"channels = {channels!r} cannot be meant",
+            code="D004",
+            where=where,
+            fix='channels is "first" for (N, C, H, W) or "last" for (N, H, W, C)',
+        )
+    if shape is not None:
+        try:
+            x = x.reshape(len(x), *shape)
+        except (ValueError, TypeError) as error:
+            what = f"samples of shape {x.shape[1:]} cannot be given the shape {shape!r}"
+            fix = "the product of the shape is the number of values of one sample"
+            raise fault(where, what, "D018", fix) from error
+    if x.ndim <= 2:
+        return x.reshape(len(x), -1)
+    if x.ndim == 3:
+        return x[:, None]
+    if x.ndim == 4:
+        last = _last(x.shape, where) if channels is None else channels == "last"
+        return np.moveaxis(x, -1, 1) if last else x
+    why = f"the array has shape {x.shape}; images have two or three axes, features one"
+    fix = "flatten or split the samples, or give shape=(C, H, W)"
+    raise fault(where, f"samples have {x.ndim - 1} axes", "D018", fix, why)
+
+
+def _last(shape: tuple[int, ...], where: str) -> bool:
+    """Whether the last axis is the channels, told from the sizes; unclear sizes are an error."""
+    first, last = shape[1] in CHANNELS, shape[3] in CHANNELS
+    if first and last:  # tiny images: the two equal axes are height and width
+        first, last = shape[2] == shape[3], shape[1] == shape[2]
+    if first == last:
+        what = f"it is unclear which axis of {shape} holds the channels"
+        why = "an axis of size 1, 3 or 4 at one end, or square images, would say it"
+        raise fault(where, what, "D018", 'say channels="first" or channels="last"', why)
+    return last
+
+
+def _stored(x: Array, kind: type[np.generic], where: str) -> Array:
+    """Samples as numbers of one kind in memory of their own, all of them finite."""
+    with np.errstate(over="ignore"):  # what does not fit a float32 is caught just below
+        stored = np.ascontiguousarray(x, dtype=kind)
+    if kind is np.float32 and not np.isfinite(stored).all():
+        row = int((~np.isfinite(stored)).reshape(len(stored), -1).any(1).argmax())
+        raise DataError(
+            f"{where}: sample {row} holds a value that is not a finite number",
+            code="D013",
+            where=f"{where}, sample {row}",
+            why="missing values and infinities cannot be trained on",
+            fix="fill or leave out the samples with missing values",
+        )
+    return stored if stored.flags.writeable else stored.copy()
+
+
 def _bad(row: int, at: At, what: str, fix: str) -> DataError:
     """The error about one label."""
-    return DataError(f"{at(row)}: {what}", code="D012", where=at(row), fix=fix)
+    return fault(at(row), what, "D012", fix)
 
 
 def whole(y: Array, at: At) -> Array:
@@ -72,7 +166,7 @@ def as_classes(
     return train, test, tuple(str(value) for value in values)
 
 
-def owners(
+def as_owners(
     owner: Array | None, owner_test: Array | None, at: At
 ) -> tuple[Array | None, Array | None]:
     """The owner of each row as a long: numbers are kept, words are put in sorted order."""
