@@ -151,10 +151,8 @@ class Front:
         self, cohort: Tensor, task: Task, state: State, send: Mapping[str, Tensor]
     ) -> Question:
         """What a backend is given to answer an `ask`."""
-        setting = self.setting
         return Question(
-            setting,
-            setting.clients(self.round),
+            self.setting,
             self.round,
             self.purpose,
             self.calls,

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from coterie.core.client import Client
 from coterie.core.errors import ClientError, CoterieError
 from coterie.core.types import Reply
-from coterie.engines.question import Portion, Question, Refusal, one_by_one, stop_if_diverged
+from coterie.engines.question import Portion, PortionedBackend, Question
 
 
-class Serial:
+class Serial(PortionedBackend):
     """Clients answer one after another. Every other backend is tested against this one."""
-
-    notes = ()
-    holds_memories = True
-
-    def answers(self, question: Question) -> Iterator[tuple[int, Reply | Refusal]]:
-        """What each place answers, in the order of the cohort."""
-        return one_by_one(self, question)
 
     def portions(self, question: Question) -> list[Portion]:
         """Every place by itself."""
@@ -28,15 +21,6 @@ class Serial:
     def answer(self, question: Question, places: Sequence[int]) -> list[Reply]:
         """The answers of some places, each by itself."""
         return [answer_alone(question, j) for j in places]
-
-    def conclude(
-        self, question: Question, answered: Collection[int], refused: Mapping[int, Refusal]
-    ) -> None:
-        """Stop if nobody sent a finite answer."""
-        stop_if_diverged(question, answered, refused)
-
-    def close(self) -> None:
-        """Nothing was started."""
 
 
 def answer_alone(question: Question, place: int) -> Reply:

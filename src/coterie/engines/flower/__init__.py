@@ -8,7 +8,7 @@ retry      rounds without a quorum are abandoned and done again
 client     the client's side; memory: what it keeps for itself, on its own disk
 serving    a server and a client as commands
 children   SuperLink and SuperNode as processes that end with their parent; child is their main
-runtime    being the server of a run; answering: answering a SuperNode; connection: reaching both
+runtime    being the server of a run, and answering a SuperNode, inside our own process
 certs      an authority, a server's certificate, a key per client; nginx a proxy before the server
 internals  all that is used below Flower's public interface: nothing else may import it
 """

@@ -20,7 +20,7 @@ from coterie.engines.flower.messages import Asking
 from coterie.engines.flower.retry import AbandonedError
 from coterie.engines.flower.validate import Address, Forms, NotFiniteError, RefusedError
 from coterie.engines.front import Front
-from coterie.engines.question import Question, Refusal
+from coterie.engines.question import Backend, Question, Refusal
 from coterie.tasks import wire
 
 SPARE = 60.0  # seconds that a message outlives its deadline, so that a late answer is seen
@@ -54,14 +54,13 @@ class Deadlines:
         return max(0, (max(round, 0) // every - (self.keep - 1)) * every) - 1
 
 
-class Flower:
+class Flower(Backend):
     """Clients at the far end of an `Exchange`: whoever answers in time and as it must.
 
     Their data and memories never come here: only their answers do, each looked at before a number
     of it is used. A round whose quorum does not answer is abandoned.
     """
 
-    notes = ()
     holds_memories = False
 
     def __init__(
@@ -128,9 +127,6 @@ class Flower:
             [names[i] for i in asked if i not in answered],
             diverged=0 < diverged == len(asked) - len(answered),
         )
-
-    def close(self) -> None:
-        """The exchange belongs to whoever opened it."""
 
     def message_for(self, question: Question, place: int) -> Callable[[int], Message]:
         """Makes the message for one client, given the node at which it is found."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 from coterie.core.client import Client
 from coterie.core.layout import Layout
 from coterie.core.types import Reply
-from coterie.engines.question import Portion, Question, Refusal, one_by_one, stop_if_diverged
+from coterie.engines.question import Portion, PortionedBackend, Question
 from coterie.engines.serial import answer_alone, blaming
 from coterie.engines.stacked import shape
 from coterie.engines.stacked.chain import Layer, NotStackableError, chain
@@ -25,40 +25,24 @@ Together = Callable[[Any], list[Any]]
 TOGETHER = 2048  # test samples that are read in one go
 
 
-class Stacked:
+class Stacked(PortionedBackend):
     """Clients train side by side, in one set of operations. Within rounding it is `Serial`.
 
     A network that is no straight line of layers it knows is trained one client after another, as
     `Serial` does it, and `notes` says so.
     """
 
-    holds_memories = True
-
     def __init__(self, layout: Layout, samples: Tensor, *, workers: int = 1) -> None:
         """`samples` are a few of any client, on which the layers are tried out."""
         self.layout = layout
         self.workers = workers  # how many of it there are, so that each gets its share of a cohort
         self.layers: list[Layer] | None = None
-        self.notes: tuple[str, ...] = ()
         try:
             layers = chain(layout)
             self.outputs = agree(layers, layout, samples)
             self.layers = layers
         except NotStackableError as why:
             self.notes = (f"clients train one after another, not stacked: {why}",)
-
-    def answers(self, question: Question) -> Iterator[tuple[int, Reply | Refusal]]:
-        """What each place answers, one stack after another."""
-        return one_by_one(self, question)
-
-    def conclude(
-        self, question: Question, answered: Collection[int], refused: Mapping[int, Refusal]
-    ) -> None:
-        """Stop if nobody sent a finite answer."""
-        stop_if_diverged(question, answered, refused)
-
-    def close(self) -> None:
-        """Nothing was started."""
 
     def portions(self, question: Question) -> list[Portion]:
         """As many stacks as there are workers, or a multiple; for tests, the clients of a model."""

@@ -7,7 +7,7 @@ import os
 import sys
 import weakref
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -15,7 +15,7 @@ import torch
 
 from coterie.core.errors import ClientError
 from coterie.core.types import Reply
-from coterie.engines.question import Portion, PortionedBackend, Question, Refusal, Setting
+from coterie.engines.question import Backend, Portion, PortionedBackend, Question, Refusal, Setting
 from coterie.engines.workers.worker import Failure
 
 LOADED = ctypes.CDLL(None) if sys.platform == "linux" else None  # PyTorch's OpenMP is in it
@@ -72,7 +72,7 @@ class Cluster(Protocol[W]):
         """End what was begun by `prepare`."""
 
 
-class Workers(Generic[W]):
+class Workers(Backend, Generic[W]):
     """Questions are answered by workers, each with a copy of the `inner` backend.
 
     Each worker computes on one thread, so the answers are, to the bit, those of the inner backend
@@ -83,17 +83,10 @@ class Workers(Generic[W]):
     this process, even if it is killed.
     """
 
-    holds_memories = True
-
     def __init__(self, inner: PortionedBackend, cluster: Cluster[W]) -> None:
-        self.inner, self.cluster = inner, cluster
+        self.inner, self.cluster, self.notes = inner, cluster, inner.notes
         self.workers: list[W] = []
         weakref.finalize(self, stop_all, self.workers, os.getpid())
-
-    @property
-    def notes(self) -> Sequence[str]:
-        """What the inner backend has to say of the clients."""
-        return self.inner.notes
 
     def answers(self, question: Question) -> Iterator[tuple[int, Reply | Refusal]]:
         """What each place answers, in the order of the cohort, whatever order they came in."""
@@ -109,12 +102,6 @@ class Workers(Generic[W]):
             if isinstance(answer, Failure):
                 raise answer.error()
             yield j, answer
-
-    def conclude(
-        self, question: Question, answered: Collection[int], refused: Mapping[int, Refusal]
-    ) -> None:
-        """Too few for the inner backend are too few here."""
-        self.inner.conclude(question, answered, refused)
 
     def start(self, setting: Setting) -> None:
         """See that all workers are there: now, instead of with the first question."""

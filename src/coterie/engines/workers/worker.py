@@ -67,7 +67,6 @@ class PackedQuestion:
         """The question as it was asked, over the clients that this worker has."""
         return Question(
             setting,
-            setting.clients(self.round),
             self.round,
             self.purpose,
             self.call,
