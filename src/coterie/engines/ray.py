@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from coterie.core.errors import ConfigError
 from coterie.core.types import Reply
 from coterie.engines.question import Portion, PortionedBackend, Question, Setting
-from coterie.engines.workers.shared_memory import LocalBuffer
+from coterie.engines.workers.shared_memory import LocalBuffer, in_place
 from coterie.engines.workers.worker import (
     Failure,
     Outcome,
@@ -32,7 +32,6 @@ from coterie.engines.workers.worker import (
     outcome,
     tune,
 )
-from coterie.engines.workers.zero_copy import in_place
 
 try:
     import ray

@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -34,48 +35,31 @@ class PackedQuestion:
     purpose: str
     call: int
     task: Task
-    cohort: Slot
-    sizes: Slot
-    models: Slot
-    assign: Slot
-    send: dict[str, Slot]
-    memories: dict[int, dict[str, Slot]]  # of the cohort
+    slots: dict[str, Any]  # of its tensors, by name; of memories, those of the cohort
 
     @classmethod
     def of(cls, question: Question, buffer: Buffer) -> PackedQuestion:
         """Lay down what the cohort will need, and nothing else."""
-        buffer.clear()
         models, assign = needed(question)
-        return cls(
-            question.round,
-            question.purpose,
-            question.call,
-            question.task,
-            buffer.put(question.cohort),
-            buffer.put(question.sizes),
-            buffer.put(models),
-            buffer.put(assign),
-            buffer.put_all(question.send),
-            {
-                i: buffer.put_all(question.memories[i])
-                for i in question.cohort.tolist()
-                if i in question.memories
-            },
-        )
+        known = question.memories
+        tensors = {
+            "cohort": question.cohort,
+            "sizes": question.sizes,
+            "models": models,
+            "assign": assign,
+            "send": question.send,
+            "memories": {i: known[i] for i in question.cohort.tolist() if i in known},
+        }
+        buffer.clear()
+        slots = buffer.put_all(tensors)
+        return cls(question.round, question.purpose, question.call, question.task, slots)
 
     def open(self, setting: Setting, buffer: Buffer) -> Question:
         """The question as it was asked, over the clients that this worker has."""
+        seen = buffer.see_all(self.slots)
+        state = State(seen.pop("models"), seen.pop("assign"), self.round)
         return Question(
-            setting,
-            self.round,
-            self.purpose,
-            self.call,
-            buffer.see(self.cohort),
-            buffer.see(self.sizes),
-            self.task,
-            State(buffer.see(self.models), buffer.see(self.assign), self.round),
-            buffer.see_all(self.send),
-            {i: buffer.see_all(slots) for i, slots in self.memories.items()},
+            setting, self.round, self.purpose, self.call, task=self.task, state=state, **seen
         )
 
 
