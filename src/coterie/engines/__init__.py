@@ -76,17 +76,17 @@ def backend(
     inner: PortionedBackend = Serial()
     if name in ("stacked", "ray"):
         inner = Stacked(layout, population[0].x[:4], workers=workers)
-    if name == "pool" or (name == "stacked" and workers > 1):
-        from coterie.engines.workers.backend import Workers
-        from coterie.engines.workers.processes import Processes
+    if name == "serial" or (name == "stacked" and workers < 2):
+        return inner
+    from coterie.engines.workers.backend import Workers
 
-        return Workers(inner, Processes(workers))
     if name == "ray":
         from coterie.engines.ray import Actors
-        from coterie.engines.workers.backend import Workers
 
         return Workers(inner, Actors(workers, address))
-    return inner
+    from coterie.engines.workers.processes import Processes
+
+    return Workers(inner, Processes(workers))
 
 
 def settle(

@@ -126,7 +126,7 @@ class Front:
                 continue
             up[j] = sum(t.nbytes for t in (answer.value, *answer.extra.values()))
             if self.purpose == "train":
-                if fault := not_finite(answer):
+                if fault := not_finite(named(answer)):
                     refused[i] = Refusal(fault, finite=False)
                     continue
                 if answer.keep:
@@ -179,9 +179,14 @@ class Front:
         )
 
 
-def not_finite(reply: Reply) -> str:
-    """Why a reply cannot be used, or nothing."""
-    for name, t in (("update", reply.value), *reply.extra.items()):
+def named(reply: Reply) -> dict[str, Tensor]:
+    """All that a reply sends, as it is called to people."""
+    return {"update": reply.value, **reply.extra}
+
+
+def not_finite(values: Mapping[str, Tensor]) -> str:
+    """Why an answer cannot be used, or nothing."""
+    for name, t in values.items():
         if math.isfinite(t.sum()):  # one pass tells; only a sum that overflows is looked at again
             continue
         if bad := int((~torch.isfinite(t)).sum()):

@@ -1,25 +1,28 @@
-"""The Flower backend: questions as messages to clients on machines of their own."""
+"""The Flower backend: questions as messages to clients on machines of their own.
+
+A round without a quorum is abandoned: nothing of it is kept, and it is done again with other draws.
+"""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, cast
 
 import torch
 from flwr.app import Message
 from torch import Tensor
 
+from coterie.core.errors import DivergedError, QuorumError
 from coterie.core.layout import Layout
-from coterie.core.types import Reply
+from coterie.core.types import Engine, Evaluation, Federation, Method, Reply, State
 from coterie.engines.flower import messages, validate
 from coterie.engines.flower.exchange import Exchange
 from coterie.engines.flower.messages import Asking
-from coterie.engines.flower.retry import AbandonedError
-from coterie.engines.flower.validate import Address, Forms, NotFiniteError, RefusedError
-from coterie.engines.front import Front
+from coterie.engines.flower.validate import Address, NotFiniteError, RefusedError
+from coterie.engines.front import Front, named
 from coterie.engines.question import Backend, Question, Refusal
 from coterie.tasks import wire
 
@@ -32,7 +35,6 @@ class Deadlines:
 
     deadline: float = 600.0  # seconds of one question
     quorum: float = 0.5  # share of a cohort without which a round is abandoned
-    max_abandoned: int = 3  # rounds in a row
     checkpoint_every: int = 1
     keep: int = 2
 
@@ -52,6 +54,28 @@ class Deadlines:
         """
         every = self.checkpoint_every
         return max(0, (max(round, 0) // every - (self.keep - 1)) * every) - 1
+
+
+class AbandonedError(QuorumError):
+    """Too few clients answered a question of a round."""
+
+    def __init__(
+        self,
+        round: int,
+        answered: int,
+        asked: int,
+        needed: int,
+        missing: Sequence[str],
+        *,
+        diverged: bool = False,
+    ) -> None:
+        shown = ", ".join(missing[:10]) + (", ..." if len(missing) > 10 else "")
+        super().__init__(
+            f"{answered} of {asked} clients answered in round {round + 1}, {needed} are needed",
+            code="Q001",
+            where=f"without a usable answer: {shown}",
+        )
+        self.round, self.diverged = round, diverged
 
 
 class Flower(Backend):
@@ -102,7 +126,12 @@ class Flower(Backend):
             deadline=self.deadlines.deadline,
             needed=self.deadlines.needed(len(places)),
         )
-        odd = validate.odd_ones({j: reply_forms(usable[j]) for j in sorted(usable)})
+        odd = validate.odd_ones(
+            {
+                j: {name: validate.form_of(t) for name, t in named(reply).items()}
+                for j, reply in sorted(usable.items())
+            }
+        )
         refused |= {j: Refusal(why) for j, why in odd.items()}
         yield from refused.items()
         yield from ((j, reply) for j, reply in sorted(usable.items()) if j not in odd)
@@ -166,12 +195,6 @@ class Flower(Backend):
         )
 
 
-def reply_forms(reply: Reply) -> Forms:
-    """The forms of all that a reply holds."""
-    values = {"update": reply.value, **reply.extra}
-    return {name: validate.form_of(t) for name, t in values.items()}
-
-
 def federation(
     exchange: Exchange,
     layout: Layout,
@@ -211,3 +234,62 @@ def federation(
             deadlines=deadlines or Deadlines(),
         ),
     )
+
+
+@dataclass(frozen=True)
+class Retrying:
+    """A method whose rounds are tried up to `attempts` times. A round commits whole or not at all:
+    an abandoned attempt leaves the state as it was, bit for bit."""
+
+    method: Method
+    attempts: int
+    tell: Callable[[dict[str, Any]], None] = field(default=lambda event: None, repr=False)
+
+    def __repr__(self) -> str:
+        return repr(self.method)
+
+    @property
+    def score(self) -> Evaluation:
+        """How a client of the method is tested."""
+        return self.method.score
+
+    def init(self, fed: Federation) -> State:
+        """The state before the first round."""
+        return self._tried(fed, self.method.init)
+
+    def round(self, state: State, fed: Federation) -> State:
+        """One round."""
+        return self._tried(fed, lambda view: self.method.round(state, view))
+
+    def place(self, state: State, fed: Federation) -> State:
+        """Give a model to newcomers and to whoever missed the call."""
+        return self._tried(fed, lambda view: self.method.place(state, view))
+
+    def _tried(self, fed: Federation, work: Callable[[Federation], State]) -> State:
+        engine = cast(Engine, fed)  # as `run` gives it to a method
+        last: AbandonedError | None = None
+        for attempt in range(self.attempts):
+            try:
+                return work(engine.at(engine.round, attempt=attempt) if attempt else engine)
+            except AbandonedError as fault:
+                last = fault
+                event = {"event": "abandoned", "round": fault.round + 1, "attempt": attempt + 1}
+                self.tell({**event, "why": f"{fault.what}; {fault.where}"})
+        assert last is not None
+        if last.diverged:
+            raise DivergedError(
+                last.what,
+                code="R014",
+                where=last.where,
+                why="every update that is missing was not finite; the learning rate is probably "
+                "too high for this model",
+                fix="train.lr a tenth of what it is; the last whole round is still saved",
+            ) from last
+        raise QuorumError(
+            last.what,
+            code="Q001",
+            where=last.where,
+            why=f"the round was abandoned {self.attempts} times (engine.max_abandoned)",
+            fix="bring the clients back and resume; or lower engine.quorum, or raise "
+            "engine.deadline",
+        ) from last

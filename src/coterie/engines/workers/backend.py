@@ -98,7 +98,18 @@ class Workers(Backend, Generic[W]):
         def weight(portion: Portion) -> float:
             return sum(samples[j] for j in portion)
 
-        for j, answer in sorted(self.answers_by_place(question, portions, weight).items()):
+        try:
+            if not self.workers:
+                for i in question.cohort.tolist():
+                    question.clients[i]  # made here once, it is shared by all who start now
+            self.start(question.setting)
+            queue = sorted(portions, key=weight, reverse=True)
+            with one_thread():
+                found = self.share_out(question, queue, weight)
+        except BaseException:  # nobody will wait for what they are at
+            stop_all(self.workers, os.getpid())
+            raise
+        for j, answer in sorted(found.items()):
             if isinstance(answer, Failure):
                 raise answer.error()
             yield j, answer
@@ -123,26 +134,13 @@ class Workers(Backend, Generic[W]):
         stop_all(self.workers, os.getpid(), seconds=1)
         self.cluster.close()
 
-    def answers_by_place(
-        self, question: Question, portions: Sequence[Portion], weight: Callable[[Portion], float]
-    ) -> dict[int, Reply | Failure]:
-        """The answer of each place; a portion that failed tells it at its first place."""
-        try:
-            if not self.workers:
-                for i in question.cohort.tolist():
-                    question.clients[i]  # made here once, it is shared by all who start now
-            self.start(question.setting)
-            queue = sorted(portions, key=weight, reverse=True)
-            with one_thread():
-                return self.share_out(question, queue, weight)
-        except BaseException:  # nobody will wait for what they are at
-            stop_all(self.workers, os.getpid())
-            raise
-
     def share_out(
         self, question: Question, queue: list[Portion], weight: Callable[[Portion], float]
     ) -> dict[int, Reply | Failure]:
-        """Hand out the queue, take in the answers, and redo what a worker died over."""
+        """Hand out the queue, take in the answers, and redo what a worker died over.
+
+        What is found is the answer of each place; a portion that failed tells it at its first.
+        """
         packed = self.cluster.pack(question)
         found: dict[int, Reply | Failure] = {}
         deaths: Counter[int] = Counter()  # by the first place of a portion
