@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from coterie.core.types import Engine, Method
     from coterie.data.population import Population
     from coterie.engines.choice import Choice
-    from coterie.engines.question import Backend, PortionedBackend
+    from coterie.engines.question import Backend
 
 ENGINES = {
     "auto": "the fastest of the next three for the model, the data and the cores at hand",
@@ -73,7 +73,7 @@ def backend(
     from coterie.engines.serial import Serial
     from coterie.engines.stacked.backend import Stacked
 
-    inner: PortionedBackend = Serial()
+    inner = Serial()
     if name in ("stacked", "ray"):
         inner = Stacked(layout, population[0].x[:4], workers=workers)
     if name == "serial" or (name == "stacked" and workers < 2):

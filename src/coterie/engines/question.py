@@ -147,23 +147,3 @@ class Backend(ABC):
 
     def close(self) -> None:  # noqa: B027  most start nothing
         """End whatever was started to answer; a further question starts it again."""
-
-
-class PortionedBackend(Backend):
-    """A backend that answers in this process, one portion of a cohort at a time.
-
-    Portions do not depend on each other, so worker processes can share them out.
-    """
-
-    @abstractmethod
-    def portions(self, question: Question) -> list[Portion]:
-        """The places of the cohort, divided into what is answered together."""
-
-    @abstractmethod
-    def answer(self, question: Question, places: Sequence[int]) -> list[Reply]:
-        """The answers of one portion, in the order of its places."""
-
-    def answers(self, question: Question) -> Iterator[tuple[int, Reply | Refusal]]:
-        """What each place answers, one portion after another."""
-        for places in self.portions(question):
-            yield from zip(places, self.answer(question, places), strict=True)

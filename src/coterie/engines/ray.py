@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from coterie.core.errors import ConfigError
 from coterie.core.types import Reply
-from coterie.engines.question import Portion, PortionedBackend, Question, Setting
+from coterie.engines.question import Portion, Question, Setting
+from coterie.engines.serial import Serial
 from coterie.engines.workers import worker
 from coterie.engines.workers.shared_memory import LocalBuffer, in_place
 
@@ -57,7 +58,7 @@ PRIVATE = {
 class ActorBody:
     """What runs inside an actor: a backend, and the question it knows."""
 
-    def __init__(self, backend: tuple[PortionedBackend, Setting]) -> None:
+    def __init__(self, backend: tuple[Serial, Setting]) -> None:
         worker.tune()
         self.inner, self.setting = backend
         self.outbox = LocalBuffer()
@@ -124,7 +125,7 @@ class Actors:
         self.backend: Any = None  # the reference of what every actor starts with
         self.kind: Any = None
 
-    def prepare(self, inner: PortionedBackend, setting: Setting, workers: list[Actor]) -> None:
+    def prepare(self, inner: Serial, setting: Setting, workers: list[Actor]) -> None:
         """See that Ray is there and holds the clients' data."""
         first = setting.population[0].x
         volume = setting.samples * first.nbytes // max(1, len(first))  # bytes of training samples
@@ -134,7 +135,7 @@ class Actors:
             with in_place():
                 self.backend = ray.put((inner, setting))
 
-    def hire(self, inner: PortionedBackend, setting: Setting, beside: Sequence[Actor]) -> Actor:
+    def hire(self, inner: Serial, setting: Setting, beside: Sequence[Actor]) -> Actor:
         """A new actor, over the data of all."""
         return Actor(self.kind.remote(self.backend))
 

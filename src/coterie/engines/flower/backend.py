@@ -60,22 +60,18 @@ class AbandonedError(QuorumError):
     """Too few clients answered a question of a round."""
 
     def __init__(
-        self,
-        round: int,
-        answered: int,
-        asked: int,
-        needed: int,
-        missing: Sequence[str],
-        *,
-        diverged: bool = False,
+        self, question: Question, answered: Collection[int], needed: int, *, diverged: bool
     ) -> None:
+        asked, names, self.round = question.cohort.tolist(), question.setting.names, question.round
+        missing = [names[i] for i in asked if i not in answered]
         shown = ", ".join(missing[:10]) + (", ..." if len(missing) > 10 else "")
         super().__init__(
-            f"{answered} of {asked} clients answered in round {round + 1}, {needed} are needed",
+            f"{len(answered)} of {len(asked)} clients answered in round {self.round + 1}, "
+            f"{needed} are needed",
             code="Q001",
             where=f"without a usable answer: {shown}",
         )
-        self.round, self.diverged = round, diverged
+        self.diverged = diverged
 
 
 class Flower(Backend):
@@ -144,18 +140,11 @@ class Flower(Backend):
         needed = self.deadlines.needed(len(asked)) if question.purpose == "train" else 1
         if not asked or len(answered) >= needed:
             return
-        names = question.setting.names
         for i in asked:
-            self.void.setdefault(names[i], set()).add(question.round)
+            self.void.setdefault(question.setting.names[i], set()).add(question.round)
         diverged = sum(not refusal.finite for refusal in refused.values())
-        raise AbandonedError(
-            question.round,
-            len(answered),
-            len(asked),
-            needed,
-            [names[i] for i in asked if i not in answered],
-            diverged=0 < diverged == len(asked) - len(answered),
-        )
+        missing = len(asked) - len(answered)
+        raise AbandonedError(question, answered, needed, diverged=0 < diverged == missing)
 
     def message_for(self, question: Question, place: int) -> Callable[[int], Message]:
         """Makes the message for one client, given the node at which it is found."""

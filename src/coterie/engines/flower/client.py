@@ -90,7 +90,8 @@ class Memory:
 
     def versions(self) -> list[Version]:
         """What is there, oldest first."""
-        found = (re.fullmatch(r"(-?\d+)\.(\d+)\.safetensors", p.name) for p in self._files())
+        files = self.folder.glob("*.safetensors")
+        found = (re.fullmatch(r"(-?\d+)\.(\d+)\.safetensors", file.name) for file in files)
         return sorted((int(m[1]), int(m[2])) for m in found if m)
 
     def before(
@@ -126,9 +127,6 @@ class Memory:
         old = [v for v in self.versions() if v[0] <= floor and v[0] not in void]
         for v in old[:-1]:
             self._file(v).unlink(missing_ok=True)
-
-    def _files(self) -> list[Path]:
-        return list(self.folder.glob("*.safetensors")) if self.folder.exists() else []
 
     def _file(self, version: Version) -> Path:
         return self.folder / f"{version[0]}.{version[1]}.safetensors"

@@ -5,29 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from flwr.app import ConfigRecord, Message, RecordDict
 
 from coterie.engines.flower import messages, validate
 from coterie.engines.flower.validate import RefusedError
 
+if TYPE_CHECKING:
+    from coterie.engines.flower.runtime import Reached
+
 Tell = Callable[[dict[str, Any]], None]
 PAUSE = 5.0  # seconds until a node that was not let in is asked for its name again
 TRIES = 3  # messages to a client that is there and does not take them, in one question
-
-
-class Grid(Protocol):
-    """The part of Flower's grid that messages go through."""
-
-    def get_nodes(self) -> Iterable[Any]:
-        """The nodes that are there, with their ids and the times at which they came."""
-
-    def push_messages(self, messages: list[Message]) -> Iterable[str | None]:
-        """Send messages; the id of each, or nothing for one that was not taken."""
-
-    def pull_messages(self, message_ids: list[str]) -> Iterable[Message]:
-        """The answers to these messages that have come."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +55,7 @@ class Exchange:
 
     def __init__(
         self,
-        grid: Grid,
+        grid: Reached,
         setup: str = "{}",
         *,
         tell: Tell = lambda event: None,

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 from flwr.app import Context, Message
@@ -22,8 +22,8 @@ from flwr.clientapp import ClientApp
 from coterie.core.errors import QuorumError
 from coterie.engines.flower import internals
 from coterie.engines.flower.children import Child
-from coterie.engines.flower.exchange import Grid
 
+C = TypeVar("C", internals.RuntimeHttpClient, internals.ControlHttpClient)
 BEAT = 5.0  # seconds between two signs of life
 APP = b"""
 [project]
@@ -49,16 +49,14 @@ class Endpoint:
     secret: bytes
     ca: Path | None = None  # None: without TLS
 
-    def connect(self, kind: Any, *interceptors: Any) -> Any:
+    def connect(self, kind: type[C], *interceptors: Any) -> C:
         """A client of some interface. It does not try again by itself: we have deadlines."""
+        ours = internals.RuntimeVersionHttpInterceptor(component_name="coterie")
         return kind.from_server_address(
             server_address=f"127.0.0.1:{self.port}",
             insecure=self.ca is None,
             root_certificates=self.ca.read_bytes() if self.ca else None,
-            interceptors=[
-                internals.RuntimeVersionHttpInterceptor(component_name="coterie"),
-                *interceptors,
-            ],
+            interceptors=[ours, *interceptors],
         )
 
     def executor(self) -> internals.RuntimeHttpClient:
@@ -66,15 +64,12 @@ class Endpoint:
         signed = internals.SuperExecAuthHttpInterceptor(
             master_secret=self.secret, protected_methods=frozenset({internals.ACQUIRE})
         )
-        client: internals.RuntimeHttpClient = self.connect(internals.RuntimeHttpClient, signed)
-        return client
+        return self.connect(internals.RuntimeHttpClient, signed)
 
     def holder(self, token: str) -> internals.RuntimeHttpClient:
         """Whoever took a task, and has its token."""
-        client: internals.RuntimeHttpClient = self.connect(
-            internals.RuntimeHttpClient, internals.RuntimeTokenHttpInterceptor(token)
-        )
-        return client
+        signed = internals.RuntimeTokenHttpInterceptor(token)
+        return self.connect(internals.RuntimeHttpClient, signed)
 
 
 def wait_until_up(endpoint: Endpoint, child: Child, seconds: float = 60.0) -> None:
@@ -130,7 +125,7 @@ def register(endpoint: Endpoint, keys: Mapping[str, bytes]) -> dict[int, str]:
 
 
 @contextmanager
-def server_run(endpoint: Endpoint, seconds: float) -> Iterator[Grid]:
+def server_run(endpoint: Endpoint, seconds: float) -> Iterator[Reached]:
     """Be the server of a new run: its grid, kept alive until the end.
 
     A SuperLink that does not answer is waited for so many seconds.
@@ -165,17 +160,17 @@ def server_run(endpoint: Endpoint, seconds: float) -> Iterator[Grid]:
 
 
 class Reached:
-    """A grid whose loss is an error of ours."""
+    """The part of Flower's grid that messages go through; its loss is an error of ours."""
 
     def __init__(self, grid: internals.HttpGrid) -> None:
         self.grid = grid
 
-    def get_nodes(self) -> Any:
-        """The nodes that are there."""
+    def get_nodes(self) -> Iterable[Any]:
+        """The nodes that are there, with their ids and the times at which they came."""
         with reaching():
             return self.grid.get_nodes()
 
-    def push_messages(self, messages: Any) -> Any:
+    def push_messages(self, messages: list[Message]) -> Iterable[str | None]:
         """The id of each message; None for each if the SuperLink died and forgot the rest."""
         try:
             with reaching():
@@ -183,7 +178,7 @@ class Reached:
         except internals.ObjectPushError:
             return [None for _ in messages]
 
-    def pull_messages(self, message_ids: Any) -> Any:
+    def pull_messages(self, message_ids: list[str]) -> Iterable[Message]:
         """The answers to these messages that have come."""
         with reaching():
             return self.grid.pull_messages(message_ids)

@@ -13,8 +13,8 @@ from torch import Tensor
 from coterie.core.client import Client
 from coterie.core.layout import Layout
 from coterie.core.types import Reply
-from coterie.engines.question import Portion, PortionedBackend, Question
-from coterie.engines.serial import answer_alone, blaming
+from coterie.engines.question import Portion, Question
+from coterie.engines.serial import Serial, blaming
 from coterie.engines.stacked.chain import Convolution, Layer, NotStackableError, Pool, chain
 from coterie.engines.stacked.descent import descend
 from coterie.engines.stacked.stack import Stack
@@ -30,7 +30,7 @@ GATHERED = 8_000_000  # bytes of a client's fields, above which a client goes al
 CHANNELS = 256  # in x out of a convolution, from which PyTorch's own is as fast for one client
 
 
-class Stacked(PortionedBackend):
+class Stacked(Serial):
     """Clients train side by side, in one set of operations. Within rounding it is `Serial`.
 
     A network that is no straight line of layers it knows is trained one client after another, as
@@ -53,7 +53,7 @@ class Stacked(PortionedBackend):
         """As many stacks as there are workers, or a multiple; for tests, the clients of a model."""
         solver, m = question.task.trains, len(question.cohort)
         if not isinstance(question.task, SteppedTask) or (solver and self.layers is None):
-            return [[j] for j in range(m)]
+            return super().portions(question)
         if solver is None:
             return readings(question)
         if not m:
@@ -68,7 +68,7 @@ class Stacked(PortionedBackend):
         """All of them at once: their tasks go on together, from one piece of work to the next."""
         task = question.task
         if not isinstance(task, SteppedTask):
-            return [answer_alone(question, j) for j in places]
+            return super().answer(question, places)
         clients = [question.client(j) for j in places]
         tasks = [
             task.stepwise(client, *question.payload(j), self.layout, question.stream(j))

@@ -171,24 +171,20 @@ def ancestry(node: fx.Node) -> list[fx.Node]:
 def of_module(module: nn.Module, name: str, layout: Layout) -> Layer | None:
     """What one module does; None for one that does nothing."""
     match module:
-        case nn.Identity():
+        case nn.Identity() | nn.Dropout(p=0.0) | nn.Dropout2d(p=0.0):
             return None
         case nn.ReLU():
             return Rectify()
         case nn.Flatten(start_dim=1, end_dim=-1):
             return Flatten()
-        case nn.Dropout(p=0.0) | nn.Dropout2d(p=0.0):
-            return None
         case nn.Linear():
             weight, bias = places(module, name, layout)
             return Dense(weight, bias, (module.out_features, module.in_features))
         case nn.Conv2d(groups=1, dilation=(1, 1), padding_mode="zeros"):
             weight, bias = places(module, name, layout)
-            kernel, (pad, wide) = module.kernel_size, pads(module)
+            kernel, (down, across) = module.kernel_size, module.stride
             shape = (module.out_channels, module.in_channels, kernel[0], kernel[1])
-            return Convolution(
-                weight, bias, shape, (module.stride[0], module.stride[1]), (pad, wide)
-            )
+            return Convolution(weight, bias, shape, (down, across), pads(module))
         case nn.MaxPool2d(padding=0, dilation=1, return_indices=False, ceil_mode=False):
             return pool(module.kernel_size, module.stride, mean=False)
         case nn.AvgPool2d(padding=0, ceil_mode=False, divisor_override=None):

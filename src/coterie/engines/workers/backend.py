@@ -15,7 +15,8 @@ import torch
 
 from coterie.core.errors import ClientError
 from coterie.core.types import Reply
-from coterie.engines.question import Backend, Portion, PortionedBackend, Question, Refusal, Setting
+from coterie.engines.question import Backend, Portion, Question, Refusal, Setting
+from coterie.engines.serial import Serial
 from coterie.engines.workers.worker import Failure
 
 LOADED = ctypes.CDLL(None) if sys.platform == "linux" else None  # PyTorch's OpenMP is in it
@@ -56,10 +57,10 @@ class Cluster(Protocol[W]):
     def size(self) -> int:
         """How many workers there shall be."""
 
-    def prepare(self, inner: PortionedBackend, setting: Setting, workers: list[W]) -> None:
+    def prepare(self, inner: Serial, setting: Setting, workers: list[W]) -> None:
         """Get ready to start workers; take those off the list who can be of no more use."""
 
-    def hire(self, inner: PortionedBackend, setting: Setting, beside: Sequence[W]) -> W:
+    def hire(self, inner: Serial, setting: Setting, beside: Sequence[W]) -> W:
         """A new worker with a backend of its own, beside those who are there."""
 
     def pack(self, question: Question) -> Any:
@@ -83,7 +84,7 @@ class Workers(Backend, Generic[W]):
     this process, even if it is killed.
     """
 
-    def __init__(self, inner: PortionedBackend, cluster: Cluster[W]) -> None:
+    def __init__(self, inner: Serial, cluster: Cluster[W]) -> None:
         self.inner, self.cluster, self.notes = inner, cluster, inner.notes
         self.workers: list[W] = []
         weakref.finalize(self, stop_all, self.workers, os.getpid())

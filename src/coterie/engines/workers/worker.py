@@ -18,7 +18,8 @@ from torch import Tensor
 
 from coterie.core.errors import CoterieError
 from coterie.core.types import Reply, State, Task
-from coterie.engines.question import Portion, PortionedBackend, Question, Setting
+from coterie.engines.question import Portion, Question, Setting
+from coterie.engines.serial import Serial
 from coterie.engines.workers.shared_memory import Buffer, SharedBuffer, Slot
 
 DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux's prctl
@@ -147,7 +148,7 @@ def opened(outcomes: Sequence[Outcome], buffer: Buffer) -> list[list[Reply] | Fa
 
 
 def work(
-    inner: PortionedBackend,
+    inner: Serial,
     setting: Setting,
     pipe: Connection,
     inbox: SharedBuffer,
@@ -173,9 +174,7 @@ def work(
         pipe.send([outcome(inner, question, portion, outbox) for portion in message])
 
 
-def outcome(
-    inner: PortionedBackend, question: Question, portion: Portion, outbox: Buffer
-) -> Outcome:
+def outcome(inner: Serial, question: Question, portion: Portion, outbox: Buffer) -> Outcome:
     """The answers of a portion, or what went wrong with it."""
     try:
         return Answers.of(inner.answer(question, portion), outbox)
