@@ -122,12 +122,7 @@ class Flower(Backend):
             deadline=self.deadlines.deadline,
             needed=self.deadlines.needed(len(places)),
         )
-        odd = validate.odd_ones(
-            {
-                j: {name: validate.form_of(t) for name, t in named(reply).items()}
-                for j, reply in sorted(usable.items())
-            }
-        )
+        odd = validate.odd_ones({j: named(reply) for j, reply in sorted(usable.items())})
         refused |= {j: Refusal(why) for j, why in odd.items()}
         yield from refused.items()
         yield from ((j, reply) for j, reply in sorted(usable.items()) if j not in odd)

@@ -82,13 +82,9 @@ def client(folder: Path, name: str, ca: x509.Certificate) -> list[Path]:
 
 def listed(folder: Path) -> dict[str, bytes]:
     """The public keys of a server's folder: name -> key as Flower takes it (PEM)."""
-    found = {}
-    for file in sorted((folder / "clients").glob("*.pub")):
-        key = form.load_ssh_public_key(file.read_bytes())
-        found[file.stem] = key.public_bytes(
-            form.Encoding.PEM, form.PublicFormat.SubjectPublicKeyInfo
-        )
-    return found
+    pem = form.Encoding.PEM, form.PublicFormat.SubjectPublicKeyInfo
+    files = sorted((folder / "clients").glob("*.pub"))
+    return {f.stem: form.load_ssh_public_key(f.read_bytes()).public_bytes(*pem) for f in files}
 
 
 def issued(

@@ -84,12 +84,10 @@ class Exchange:
         hello = RecordDict({"hello": ConfigRecord({"setup": self.setup})})
         greetings = [Message(hello, dst_node_id=n, message_type=messages.HELLO) for n in new]
         if greetings:
-            for node, key in zip(new, self.grid.push_messages(greetings), strict=True):
-                if key:
-                    self.greeted[key] = node
-        for key, node in list(self.greeted.items()):
-            if node not in self.online:
-                del self.greeted[key]  # it is asked again when it is back
+            keys = self.grid.push_messages(greetings)
+            self.greeted |= {key: node for node, key in zip(new, keys, strict=True) if key}
+        # Who is gone is asked again when it is back.
+        self.greeted = {key: node for key, node in self.greeted.items() if node in self.online}
 
     def welcome(self, message: Message, node: int) -> None:
         """Let in who introduces itself properly; a name belongs to one node at a time."""
@@ -180,8 +178,7 @@ class Exchange:
                     self.unreached(name, message, waiting, key)
                 else:
                     done += accept(name, message)
-                    for other in waiting.pop(name).ids - {key}:
-                        self.late[other] = name
+                    self.late |= dict.fromkeys(waiting.pop(name).ids - {key}, name)
             over = self.clock.now() - began
             idle = not self.greeted and not any(
                 p.there or (p.tries < TRIES and self.here(name)) for name, p in waiting.items()
@@ -192,8 +189,7 @@ class Exchange:
         for name, pending in waiting.items():
             why = f"no answer in {over:.0f} s" if pending.tries else "it is not there"
             self.tell({"event": "missing", "client": name, "why": why})
-            for key in pending.ids:
-                self.late[key] = name
+            self.late |= dict.fromkeys(pending.ids, name)
 
     def unreached(self, name: str, message: Message, waiting: dict[str, Pending], key: str) -> None:
         """A message that did not reach its client or came back without an answer."""

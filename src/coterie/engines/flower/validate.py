@@ -167,13 +167,13 @@ def text(value: Any, what: str, longest: int = 200) -> str:
     return value
 
 
-def odd_ones(forms: Mapping[int, Forms]) -> dict[int, str]:
+def odd_ones(answers: Mapping[int, Mapping[str, Tensor]]) -> dict[int, str]:
     """Those whose answers do not have the form that most have, and how they differ.
 
     Answers are stacked, so they must be alike. Where the form is known beforehand this finds
     nothing; a tie is decided for the client asked first.
     """
-    kinds = {i: tuple(sorted(f.items())) for i, f in forms.items()}
+    kinds = {i: tuple(sorted((n, form_of(t)) for n, t in a.items())) for i, a in answers.items()}
     if len(set(kinds.values())) < 2:
         return {}
     usual = Counter(kinds.values()).most_common(1)[0][0]

@@ -19,7 +19,7 @@ from coterie.engines.stacked.chain import Convolution, Layer, NotStackableError,
 from coterie.engines.stacked.descent import descend
 from coterie.engines.stacked.stack import Stack
 from coterie.tasks.solver import Descent
-from coterie.tasks.steps import Forward, SteppedTask, Stepwise, Work
+from coterie.tasks.steps import Forward, SteppedTask, Work
 
 Together = Callable[[Any], list[Any]]
 TOGETHER = 2048  # test samples that are read in one go
@@ -74,12 +74,6 @@ class Stacked(Serial):
             task.stepwise(client, *question.payload(j), self.layout, question.stream(j))
             for client, j in zip(clients, places, strict=True)
         ]
-        return self.advance(tasks, clients, question)
-
-    def advance(
-        self, tasks: Sequence[Stepwise[Reply]], clients: Sequence[Client], question: Question
-    ) -> list[Reply]:
-        """Every client's task to its end, all in step."""
         replies: dict[int, Reply] = {}
         results: dict[int, Any] = dict.fromkeys(range(len(tasks)))
         while results:

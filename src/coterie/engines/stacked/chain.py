@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import attrgetter
 from typing import Any
 
 from torch import Tensor, fx, nn
@@ -82,18 +83,12 @@ def chain(layout: Layout) -> list[Layer]:
     for i, (first, second) in enumerate(pairwise(layers)):
         if isinstance(first, Rectify) and isinstance(second, Pool) and not second.mean:
             layers[i : i + 2] = [second, first]
-    if sorted(used(layers)) != sorted((s.start, s.stop) for s in layout.slices.values()):
+    weighty = [layer for layer in layers if isinstance(layer, Convolution | Dense)]
+    used = [s for layer in weighty for s in (layer.weight, layer.bias) if s is not None]
+    place = attrgetter("start", "stop")
+    if sorted(used, key=place) != sorted(layout.slices.values(), key=place):
         raise NotStackableError("a layer is used twice, or not at all")
     return layers
-
-
-def used(layers: list[Layer]) -> Iterator[tuple[int, int]]:
-    """The columns of each tensor, once for each use."""
-    for layer in layers:
-        if isinstance(layer, Convolution | Dense):
-            yield layer.weight.start, layer.weight.stop
-            if layer.bias is not None:
-                yield layer.bias.start, layer.bias.stop
 
 
 def walk(graph: fx.GraphModule, layout: Layout) -> Iterator[Layer]:

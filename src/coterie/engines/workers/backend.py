@@ -53,9 +53,7 @@ W = TypeVar("W", bound=Worker)
 class Cluster(Protocol[W]):
     """Where workers come from, and how questions reach them."""
 
-    @property
-    def size(self) -> int:
-        """How many workers there shall be."""
+    size: int  # how many workers there shall be
 
     def prepare(self, inner: Serial, setting: Setting, workers: list[W]) -> None:
         """Get ready to start workers; take those off the list who can be of no more use."""

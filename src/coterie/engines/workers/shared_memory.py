@@ -40,7 +40,7 @@ class Buffer(ABC):
     """Tensors side by side in one memory, which doubles when it is full."""
 
     bytes: Tensor  # the memory, as far as it is mapped here
-    used: int
+    used = 0
 
     @abstractmethod
     def grow(self) -> None:
@@ -101,7 +101,6 @@ class SharedBuffer(Buffer):
     def __init__(self, fd: int | None = None) -> None:
         self.fd = nameless() if fd is None else fd
         self.bytes = torch.empty(0, dtype=torch.uint8)
-        self.used = 0
         weakref.finalize(self, os.close, self.fd)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -95,16 +95,15 @@ class Answers:
 
     def open(self, buffer: Buffer) -> list[Reply]:
         """Copy them: the buffer will be used again. What is kept is kept client by client."""
+        value = buffer.see(self.value).clone()
         extra = {name: t.clone() for name, t in buffer.see_all(self.extra).items()}
         return [
             Reply(
-                value,
+                value[j],
                 {name: rows[j] for name, rows in extra.items()},
                 {name: t.clone() for name, t in buffer.see_all(slots).items()},
             )
-            for j, (value, slots) in enumerate(
-                zip(buffer.see(self.value).clone(), self.keep, strict=True)
-            )
+            for j, slots in enumerate(self.keep)
         ]
 
 
