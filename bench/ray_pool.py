@@ -18,7 +18,7 @@ from torch import nn
 import coterie as ct
 from coterie.core.types import State
 from coterie.engines.front import Front
-from coterie.engines.question import Backend, PortionedBackend
+from coterie.engines.question import Backend
 from coterie.engines.ray import Actors
 from coterie.engines.serial import Serial
 from coterie.engines.stacked.backend import Stacked
@@ -56,7 +56,7 @@ def main() -> int:
     population = people(asked.clients, asked.samples)
     method = ct.FedAvg(ct.Solver(lr=0.05, batch=10))
     layout = ct.Layout(net)
-    backends: dict[str, PortionedBackend] = {
+    backends: dict[str, Serial] = {
         "serial": Serial(),
         "stacked": Stacked(layout, population[0].x[:4], workers=asked.workers),
     }

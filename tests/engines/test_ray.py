@@ -22,7 +22,7 @@ from coterie.core.loop import evaluate, run
 from coterie.data.population import partition
 from coterie.engines.front import Front
 from coterie.engines.workers.backend import Workers
-from coterie.engines.workers.zero_copy import in_place
+from coterie.engines.workers.shared_memory import in_place
 from coterie.methods import find
 from coterie.methods.fedavg import FedAvg
 from coterie.models.factory import build

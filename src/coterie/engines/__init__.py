@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from coterie.core.types import Engine, Method
     from coterie.data.population import Population
     from coterie.engines.choice import Choice
-    from coterie.engines.question import Backend, PortionedBackend
+    from coterie.engines.question import Backend
 
 ENGINES = {
     "auto": "the fastest of the next three for the model, the data and the cores at hand",
@@ -73,20 +73,20 @@ def backend(
     from coterie.engines.serial import Serial
     from coterie.engines.stacked.backend import Stacked
 
-    inner: PortionedBackend = Serial()
+    inner = Serial()
     if name in ("stacked", "ray"):
         inner = Stacked(layout, population[0].x[:4], workers=workers)
-    if name == "pool" or (name == "stacked" and workers > 1):
-        from coterie.engines.workers.backend import Workers
-        from coterie.engines.workers.processes import Processes
+    if name == "serial" or (name == "stacked" and workers < 2):
+        return inner
+    from coterie.engines.workers.backend import Workers
 
-        return Workers(inner, Processes(workers))
     if name == "ray":
         from coterie.engines.ray import Actors
-        from coterie.engines.workers.backend import Workers
 
         return Workers(inner, Actors(workers, address))
-    return inner
+    from coterie.engines.workers.processes import Processes
+
+    return Workers(inner, Processes(workers))
 
 
 def settle(

@@ -34,20 +34,6 @@ class Choice:
         return f"{self.name}{side}: {self.why}"
 
 
-@dataclass(frozen=True)
-class Workload:
-    """What a round of a method costs, by the hyper-parameters that most methods have."""
-
-    solver: Solver  # how a client trains
-    fraction: float  # of the clients that train
-
-    @classmethod
-    def of(cls, method: Method) -> Workload:
-        """That of a method; one without these hyper-parameters is taken to be a usual one."""
-        solver: Solver = getattr(method, "solver", Solver())
-        return cls(solver, float(getattr(method, "fraction", 1.0)))
-
-
 def cores() -> int:
     """The cores this process may use."""
     try:
@@ -59,10 +45,13 @@ def cores() -> int:
 def choose(
     layout: Layout, method: Method, sizes: Tensor, sample: tuple[int, ...], available: int
 ) -> Choice:
-    """The fastest engine that is known for such work."""
-    work = Workload.of(method)
-    cohort = max(1, round(work.fraction * len(sizes)))
-    seconds = round_seconds(layout, work.solver, float(sizes.mean()) * cohort, cohort, sample)
+    """The fastest engine that is known for such work.
+
+    A method without the hyper-parameters that most have is taken to be a usual one.
+    """
+    solver: Solver = getattr(method, "solver", Solver())
+    cohort = max(1, round(float(getattr(method, "fraction", 1.0)) * len(sizes)))
+    seconds = round_seconds(layout, solver, float(sizes.mean()) * cohort, cohort, sample)
     if seconds < WORTH:
         return Choice("serial", 1, "a round is a moment's work")
     workers = max(1, min(available, cohort))

@@ -126,7 +126,7 @@ class Front:
                 continue
             up[j] = sum(t.nbytes for t in (answer.value, *answer.extra.values()))
             if self.purpose == "train":
-                if fault := not_finite(answer):
+                if fault := not_finite(named(answer)):
                     refused[i] = Refusal(fault, finite=False)
                     continue
                 if answer.keep:
@@ -151,10 +151,8 @@ class Front:
         self, cohort: Tensor, task: Task, state: State, send: Mapping[str, Tensor]
     ) -> Question:
         """What a backend is given to answer an `ask`."""
-        setting = self.setting
         return Question(
-            setting,
-            setting.clients(self.round),
+            self.setting,
             self.round,
             self.purpose,
             self.calls,
@@ -181,9 +179,14 @@ class Front:
         )
 
 
-def not_finite(reply: Reply) -> str:
-    """Why a reply cannot be used, or nothing."""
-    for name, t in (("update", reply.value), *reply.extra.items()):
+def named(reply: Reply) -> dict[str, Tensor]:
+    """All that a reply sends, as it is called to people."""
+    return {"update": reply.value, **reply.extra}
+
+
+def not_finite(values: Mapping[str, Tensor]) -> str:
+    """Why an answer cannot be used, or nothing."""
+    for name, t in values.items():
         if math.isfinite(t.sum()):  # one pass tells; only a sum that overflows is looked at again
             continue
         if bad := int((~torch.isfinite(t)).sum()):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -36,13 +38,6 @@ class Setting:
     layout: Layout
     seed: int
 
-    def clients(self, round: int) -> Sequence[Client]:
-        """The clients as they are in a round."""
-        if isinstance(self.population, Changing):
-            now: Sequence[Client] = self.population.at(round)
-            return now
-        return self.population
-
 
 @dataclass(frozen=True)
 class Question:
@@ -52,7 +47,6 @@ class Question:
     """
 
     setting: Setting
-    clients: Sequence[Client]  # of all ids, as they are in this round
     round: int
     purpose: str
     call: int  # which `ask` of the round it is
@@ -62,6 +56,12 @@ class Question:
     state: State
     send: Mapping[str, Tensor]  # (m, ...) or (1, ...)
     memories: Mapping[int, Mapping[str, Tensor]]  # by client id, of those who remember anything
+
+    @cached_property
+    def clients(self) -> Sequence[Client]:
+        """The clients of all ids, as they are in this round."""
+        population = self.setting.population
+        return population.at(self.round) if isinstance(population, Changing) else population
 
     def check(self) -> None:
         """Refuse a question that has no meaning, before anybody is asked."""
@@ -117,63 +117,33 @@ class Refusal:
     finite: bool = True  # False: its numbers are not finite, as when training diverges
 
 
-class Backend(Protocol):
+class Backend(ABC):
     """Whoever answers questions. What was asked, what crossed and who remembers is the front's."""
 
-    @property
-    def notes(self) -> Sequence[str]:
-        """What a user should know of how the clients are reached."""
+    notes: Sequence[str] = ()  # what a user should know of how the clients are reached
+    # Whether private memories come back in `Reply.keep`, to be kept here between questions; False
+    # where clients are on machines of their own, which keep them.
+    holds_memories = True
 
-    @property
-    def holds_memories(self) -> bool:
-        """Whether private memories come back in `Reply.keep`, to be kept here between questions;
-        False where clients are on machines of their own, which keep them."""
-
+    @abstractmethod
     def answers(self, question: Question) -> Iterator[tuple[int, Reply | Refusal]]:
         """What each place answers, in any order; who does not answer is left out."""
 
     def conclude(
         self, question: Question, answered: Collection[int], refused: Mapping[int, Refusal]
     ) -> None:
-        """Raise if those ids whose answers can be used are too few to go on with."""
+        """Raise if those ids whose answers can be used are too few: if nobody sent a finite one."""
+        if answered or not refused:
+            return
+        first, refusal = next(iter(refused.items()))
+        raise DivergedError(
+            f"all {len(refused)} clients sent updates that are not finite "
+            f"in round {question.round + 1}",
+            code="R014",
+            where=f"client {question.setting.names[first]}: {refusal.why}",
+            why=f"the learning rate is probably too high for this model ({question.task})",
+            fix="train.lr a tenth of what it is; the last whole round is still saved",
+        )
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027  most start nothing
         """End whatever was started to answer; a further question starts it again."""
-
-
-class PortionedBackend(Backend, Protocol):
-    """A backend that answers in this process, one portion of a cohort at a time.
-
-    Portions do not depend on each other, so worker processes can share them out.
-    """
-
-    def portions(self, question: Question) -> list[Portion]:
-        """The places of the cohort, divided into what is answered together."""
-
-    def answer(self, question: Question, places: Sequence[int]) -> list[Reply]:
-        """The answers of one portion, in the order of its places."""
-
-
-def one_by_one(
-    backend: PortionedBackend, question: Question
-) -> Iterator[tuple[int, Reply | Refusal]]:
-    """The answers of all portions, one portion after another."""
-    for places in backend.portions(question):
-        yield from zip(places, backend.answer(question, places), strict=True)
-
-
-def stop_if_diverged(
-    question: Question, answered: Collection[int], refused: Mapping[int, Refusal]
-) -> None:
-    """Raise if nobody sent a finite answer: there is nothing left to go on with."""
-    if answered or not refused:
-        return
-    first, refusal = next(iter(refused.items()))
-    raise DivergedError(
-        f"all {len(refused)} clients sent updates that are not finite "
-        f"in round {question.round + 1}",
-        code="R014",
-        where=f"client {question.setting.names[first]}: {refusal.why}",
-        why=f"the learning rate is probably too high for this model ({question.task})",
-        fix="train.lr a tenth of what it is; the last whole round is still saved",
-    )

@@ -22,17 +22,10 @@ from numpy.typing import NDArray
 
 from coterie.core.errors import ConfigError
 from coterie.core.types import Reply
-from coterie.engines.question import Portion, PortionedBackend, Question, Setting
-from coterie.engines.workers.shared_memory import LocalBuffer
-from coterie.engines.workers.worker import (
-    Failure,
-    Outcome,
-    PackedQuestion,
-    opened,
-    outcome,
-    tune,
-)
-from coterie.engines.workers.zero_copy import in_place
+from coterie.engines.question import Portion, Question, Setting
+from coterie.engines.serial import Serial
+from coterie.engines.workers import worker
+from coterie.engines.workers.shared_memory import LocalBuffer, in_place
 
 try:
     import ray
@@ -65,8 +58,8 @@ PRIVATE = {
 class ActorBody:
     """What runs inside an actor: a backend, and the question it knows."""
 
-    def __init__(self, backend: tuple[PortionedBackend, Setting]) -> None:
-        tune()
+    def __init__(self, backend: tuple[Serial, Setting]) -> None:
+        worker.tune()
         self.inner, self.setting = backend
         self.outbox = LocalBuffer()
         self.call: Any = None  # the question's reference
@@ -74,7 +67,7 @@ class ActorBody:
 
     def work(
         self, call: Sequence[Any], portions: Sequence[Portion]
-    ) -> tuple[list[Outcome], NDArray[Any]]:
+    ) -> tuple[list[worker.Outcome], NDArray[Any]]:
         """The outcome of some portions, and the array in which their tensors lie."""
         if call[0] != self.call:  # fetched once, however many portions of it there are
             packed, array = ray.get(call[0])
@@ -82,7 +75,7 @@ class ActorBody:
             self.call = call[0]
         assert self.question is not None
         self.outbox.clear()
-        found = [outcome(self.inner, self.question, p, self.outbox) for p in portions]
+        found = [worker.outcome(self.inner, self.question, p, self.outbox) for p in portions]
         return found, self.outbox.array()
 
 
@@ -100,7 +93,7 @@ class Actor:
         self.busy = portions
         self.reply = self.handle.work.remote([packed], portions)
 
-    def answer(self) -> list[list[Reply] | Failure] | None:
+    def answer(self) -> list[list[Reply] | worker.Failure] | None:
         """What came of these portions; nothing if it died over them."""
         try:
             outcomes, array = ray.get(self.reply)
@@ -108,7 +101,7 @@ class Actor:
             self.alive, self.exit_reason = False, str(gone).strip().splitlines()[-1]
             return None
         self.busy = ()
-        return opened(outcomes, LocalBuffer(array))
+        return worker.opened(outcomes, LocalBuffer(array))
 
     def stop(self, seconds: float = 0) -> None:
         """End it at once: it has nothing to bring to an end."""
@@ -132,21 +125,23 @@ class Actors:
         self.backend: Any = None  # the reference of what every actor starts with
         self.kind: Any = None
 
-    def prepare(self, inner: PortionedBackend, setting: Setting, workers: list[Actor]) -> None:
+    def prepare(self, inner: Serial, setting: Setting, workers: list[Actor]) -> None:
         """See that Ray is there and holds the clients' data."""
-        if self.link.open(self.size, STORE + 4 * volume(setting)):
+        first = setting.population[0].x
+        volume = setting.samples * first.nbytes // max(1, len(first))  # bytes of training samples
+        if self.link.open(self.size, STORE + 4 * volume):
             workers.clear()
-            self.kind = ray.remote(num_cpus=int(not self.link.alone), max_restarts=0)(ActorBody)
+            self.kind = ray.remote(num_cpus=int(not Link.started), max_restarts=0)(ActorBody)
             with in_place():
                 self.backend = ray.put((inner, setting))
 
-    def hire(self, inner: PortionedBackend, setting: Setting, beside: Sequence[Actor]) -> Actor:
+    def hire(self, inner: Serial, setting: Setting, beside: Sequence[Actor]) -> Actor:
         """A new actor, over the data of all."""
         return Actor(self.kind.remote(self.backend))
 
     def pack(self, question: Question) -> Any:
         """The question in the object store: a machine gets it once."""
-        packed = PackedQuestion.of(question, self.outgoing)
+        packed = worker.PackedQuestion.of(question, self.outgoing)
         return ray.put((packed, self.outgoing.array()))
 
     def ready(self, busy: Sequence[Actor]) -> Sequence[Actor]:
@@ -165,15 +160,10 @@ class Link:
     """A use of this process's one connection to Ray, which ends with the last of those it has."""
 
     users: ClassVar[set[int]] = set()  # of a connection that was made here
-    started: ClassVar[bool] = False  # with a Ray of our own at the other end
+    started: ClassVar[bool] = False  # with a Ray of our own at the other end: of nobody else
 
     def __init__(self, address: str | None) -> None:
         self.address, self.entered = address, False
-
-    @property
-    def alone(self) -> bool:
-        """Whether nobody else can use this Ray."""
-        return Link.started
 
     def open(self, workers: int, store: int) -> bool:
         """Connect, unless it is done; whether there was anything to do."""
@@ -188,7 +178,7 @@ class Link:
             Link.users.add(id(self))
         self.entered = True
         cores = int(ray.cluster_resources().get("CPU", 0))  # type: ignore[no-untyped-call]
-        if not self.alone and cores < workers:
+        if not Link.started and cores < workers:
             self.close()
             raise ConfigError(
                 f"{workers} workers are asked for, and the Ray cluster has {cores} cores",
@@ -248,12 +238,6 @@ def private() -> Iterator[None]:
     finally:
         for name in set(os.environ) - set(before):  # Ray, too, adds some
             del os.environ[name]
-
-
-def volume(setting: Setting) -> int:
-    """About as many bytes as the clients' training samples have."""
-    first = setting.population[0].x
-    return setting.samples * first.nbytes // max(1, len(first))
 
 
 def leave(link: Link, owner: int) -> None:

@@ -2,48 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from coterie.core.client import Client
 from coterie.core.errors import ClientError, CoterieError
 from coterie.core.types import Reply
-from coterie.engines.question import Portion, Question, Refusal, one_by_one, stop_if_diverged
+from coterie.engines.question import Backend, Portion, Question, Refusal
 
 
-class Serial:
-    """Clients answer one after another. Every other backend is tested against this one."""
+class Serial(Backend):
+    """Clients answer one after another. Every other backend is tested against this one.
 
-    notes = ()
-    holds_memories = True
+    Portions of a cohort do not depend on each other, so worker processes can share them out.
+    """
 
     def answers(self, question: Question) -> Iterator[tuple[int, Reply | Refusal]]:
-        """What each place answers, in the order of the cohort."""
-        return one_by_one(self, question)
+        """What each place answers, one portion after another."""
+        for places in self.portions(question):
+            yield from zip(places, self.answer(question, places), strict=True)
 
     def portions(self, question: Question) -> list[Portion]:
-        """Every place by itself."""
+        """The places of the cohort, divided into what is answered together: each by itself."""
         return [[j] for j in range(len(question.cohort))]
 
     def answer(self, question: Question, places: Sequence[int]) -> list[Reply]:
-        """The answers of some places, each by itself."""
-        return [answer_alone(question, j) for j in places]
-
-    def conclude(
-        self, question: Question, answered: Collection[int], refused: Mapping[int, Refusal]
-    ) -> None:
-        """Stop if nobody sent a finite answer."""
-        stop_if_diverged(question, answered, refused)
-
-    def close(self) -> None:
-        """Nothing was started."""
-
-
-def answer_alone(question: Question, place: int) -> Reply:
-    """The answer of one client, by itself."""
-    client, rng = question.client(place), question.stream(place)
-    with blaming(client, question):
-        return question.task(client, *question.payload(place), question.setting.layout, rng)
+        """The answers of one portion, in the order of its places."""
+        replies = []
+        for j in places:
+            client, rng = question.client(j), question.stream(j)
+            with blaming(client, question):
+                replies.append(
+                    question.task(client, *question.payload(j), question.setting.layout, rng)
+                )
+        return replies
 
 
 @contextmanager

@@ -88,8 +88,8 @@ def remote(
     agreement is `known`."""
 
     def gather(say: Listener, last: Checkpoint | None) -> Gathered:
+        from coterie.engines.flower.backend import Retrying
         from coterie.engines.flower.exchange import Exchange
-        from coterie.engines.flower.retry import Retrying
 
         if config.newcomers.share:  # in a run of an older version, which let this pass
             say({"event": "warning", "text": "newcomers.share: nobody is held out of a federation"})
@@ -126,7 +126,6 @@ def flower(exchange: Exchange, config: Config, agreed: Agreement) -> Front:
         deadlines=Deadlines(
             config.engine.deadline,
             config.engine.quorum,
-            config.engine.max_abandoned,
             config.output.checkpoint_every,
             config.output.keep,
         ),

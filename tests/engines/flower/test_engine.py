@@ -15,10 +15,9 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from coterie.core.errors import DivergedError, QuorumError
 from coterie.core.loop import evaluate, run
 from coterie.core.types import Method, State
-from coterie.engines.flower.backend import Deadlines
+from coterie.engines.flower.backend import AbandonedError, Deadlines, Retrying
 from coterie.engines.flower.exchange import PAUSE
 from coterie.engines.flower.internals import ObjectPushError
-from coterie.engines.flower.retry import AbandonedError, Retrying
 from coterie.engines.flower.runtime import Reached
 from coterie.methods import METHODS, find
 from coterie.methods.ditto import Ditto

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from coterie.engines.flower.children import listening
 from tests.engines.flower.machine import Machine, alive, children, coterie, free_port, machine, wait
 
 pytestmark = [pytest.mark.federation, pytest.mark.slow]
@@ -26,6 +25,13 @@ def final(folder: Path) -> bytes:
     """Models and who holds which, at the end."""
     last = sorted((folder / "checkpoints").glob("[0-9]*"))[-1]
     return (last / "state.safetensors").read_bytes()
+
+
+def listening(port: int) -> bool:
+    """Whether somebody listens on a port of this machine."""
+    with socket.socket() as probe:
+        probe.settimeout(1.0)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def serial(m: Machine) -> Path:

@@ -52,12 +52,6 @@ def test_what_is_replaced_in_flowers_programs_is_there(module: str, name: str) -
     assert hasattr(import_module(module), name)
 
 
-def test_everything_that_is_taken_is_handed_on() -> None:
-    at_the_top = {name for name in internals.__all__ if hasattr(internals, name)}
-    assert at_the_top == set(internals.__all__)
-    assert at_the_top <= {name for _, name in NEEDED}
-
-
 @pytest.mark.parametrize("path", OURS, ids=lambda path: str(path.relative_to(FILE.parents[2])))
 def test_nobody_else_reaches_below_the_public_interface(path: Path) -> None:
     below = {m for m, _ in taken(path) if m.split(".")[0] == "flwr"} - PUBLIC

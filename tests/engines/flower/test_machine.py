@@ -17,8 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from coterie.core.errors import QuorumError
 from coterie.core.types import State
-from coterie.engines.flower.backend import Deadlines
-from coterie.engines.flower.retry import Retrying
+from coterie.engines.flower.backend import Deadlines, Retrying
 from coterie.methods.ditto import Ditto
 from coterie.tasks.solver import Solver
 from tests.engines.flower.fake import Rig
@@ -36,7 +35,7 @@ class Federation(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.home = tempfile.TemporaryDirectory()
-        deadlines = Deadlines(deadline=4, quorum=0.4, max_abandoned=2)
+        deadlines = Deadlines(deadline=4, quorum=0.4)
         self.rig = Rig(Path(self.home.name), N, deadlines)
         self.state: State = self.method.init(self.rig.fed.at(-1))
         self.faults: dict[str, Any] = {}
@@ -48,7 +47,7 @@ class Federation(RuleBasedStateMachine):
 
     @property
     def method(self) -> Retrying:
-        return Retrying(METHOD, self.rig.deadlines.max_abandoned, self.rig.events.append)
+        return Retrying(METHOD, 2, self.rig.events.append)
 
     @rule(who=WHO)
     def leave(self, who: int) -> None:

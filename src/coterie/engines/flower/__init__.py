@@ -1,14 +1,13 @@
 """Real federations: clients on machines of their own, reached by Flower's messages.
 
-backend    questions as messages, a quorum of answers, and the federation over them
+backend    questions as messages, a quorum of answers, rounds that are abandoned without one
 exchange   who is there, what was sent, what came back, what came too late
 messages   what crosses: a question and an answer as typed records
 validate   an answer is looked at before a number of it is used; knows no Flower
-retry      rounds without a quorum are abandoned and done again
-client     the client's side; memory: what it keeps for itself, on its own disk
+client     the client's side, and what it keeps for itself, on its own disk
 serving    a server and a client as commands
 children   SuperLink and SuperNode as processes that end with their parent; child is their main
-runtime    being the server of a run; answering: answering a SuperNode; connection: reaching both
+runtime    being the server of a run, and answering a SuperNode, inside our own process
 certs      an authority, a server's certificate, a key per client; nginx a proxy before the server
 internals  all that is used below Flower's public interface: nothing else may import it
 """

@@ -1,26 +1,29 @@
-"""The Flower backend: questions as messages to clients on machines of their own."""
+"""The Flower backend: questions as messages to clients on machines of their own.
+
+A round without a quorum is abandoned: nothing of it is kept, and it is done again with other draws.
+"""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, cast
 
 import torch
 from flwr.app import Message
 from torch import Tensor
 
+from coterie.core.errors import DivergedError, QuorumError
 from coterie.core.layout import Layout
-from coterie.core.types import Reply
+from coterie.core.types import Engine, Evaluation, Federation, Method, Reply, State
 from coterie.engines.flower import messages, validate
 from coterie.engines.flower.exchange import Exchange
 from coterie.engines.flower.messages import Asking
-from coterie.engines.flower.retry import AbandonedError
-from coterie.engines.flower.validate import Address, Forms, NotFiniteError, RefusedError
-from coterie.engines.front import Front
-from coterie.engines.question import Question, Refusal
+from coterie.engines.flower.validate import Address, NotFiniteError, RefusedError
+from coterie.engines.front import Front, named
+from coterie.engines.question import Backend, Question, Refusal
 from coterie.tasks import wire
 
 SPARE = 60.0  # seconds that a message outlives its deadline, so that a late answer is seen
@@ -32,7 +35,6 @@ class Deadlines:
 
     deadline: float = 600.0  # seconds of one question
     quorum: float = 0.5  # share of a cohort without which a round is abandoned
-    max_abandoned: int = 3  # rounds in a row
     checkpoint_every: int = 1
     keep: int = 2
 
@@ -54,14 +56,31 @@ class Deadlines:
         return max(0, (max(round, 0) // every - (self.keep - 1)) * every) - 1
 
 
-class Flower:
+class AbandonedError(QuorumError):
+    """Too few clients answered a question of a round."""
+
+    def __init__(
+        self, question: Question, answered: Collection[int], needed: int, *, diverged: bool
+    ) -> None:
+        asked, names, self.round = question.cohort.tolist(), question.setting.names, question.round
+        missing = [names[i] for i in asked if i not in answered]
+        shown = ", ".join(missing[:10]) + (", ..." if len(missing) > 10 else "")
+        super().__init__(
+            f"{len(answered)} of {len(asked)} clients answered in round {self.round + 1}, "
+            f"{needed} are needed",
+            code="Q001",
+            where=f"without a usable answer: {shown}",
+        )
+        self.diverged = diverged
+
+
+class Flower(Backend):
     """Clients at the far end of an `Exchange`: whoever answers in time and as it must.
 
     Their data and memories never come here: only their answers do, each looked at before a number
     of it is used. A round whose quorum does not answer is abandoned.
     """
 
-    notes = ()
     holds_memories = False
 
     def __init__(
@@ -103,7 +122,7 @@ class Flower:
             deadline=self.deadlines.deadline,
             needed=self.deadlines.needed(len(places)),
         )
-        odd = validate.odd_ones({j: reply_forms(usable[j]) for j in sorted(usable)})
+        odd = validate.odd_ones({j: named(reply) for j, reply in sorted(usable.items())})
         refused |= {j: Refusal(why) for j, why in odd.items()}
         yield from refused.items()
         yield from ((j, reply) for j, reply in sorted(usable.items()) if j not in odd)
@@ -116,21 +135,11 @@ class Flower:
         needed = self.deadlines.needed(len(asked)) if question.purpose == "train" else 1
         if not asked or len(answered) >= needed:
             return
-        names = question.setting.names
         for i in asked:
-            self.void.setdefault(names[i], set()).add(question.round)
+            self.void.setdefault(question.setting.names[i], set()).add(question.round)
         diverged = sum(not refusal.finite for refusal in refused.values())
-        raise AbandonedError(
-            question.round,
-            len(answered),
-            len(asked),
-            needed,
-            [names[i] for i in asked if i not in answered],
-            diverged=0 < diverged == len(asked) - len(answered),
-        )
-
-    def close(self) -> None:
-        """The exchange belongs to whoever opened it."""
+        missing = len(asked) - len(answered)
+        raise AbandonedError(question, answered, needed, diverged=0 < diverged == missing)
 
     def message_for(self, question: Question, place: int) -> Callable[[int], Message]:
         """Makes the message for one client, given the node at which it is found."""
@@ -168,12 +177,6 @@ class Flower:
             question.call,
             question.name(place),
         )
-
-
-def reply_forms(reply: Reply) -> Forms:
-    """The forms of all that a reply holds."""
-    values = {"update": reply.value, **reply.extra}
-    return {name: validate.form_of(t) for name, t in values.items()}
 
 
 def federation(
@@ -215,3 +218,62 @@ def federation(
             deadlines=deadlines or Deadlines(),
         ),
     )
+
+
+@dataclass(frozen=True)
+class Retrying:
+    """A method whose rounds are tried up to `attempts` times. A round commits whole or not at all:
+    an abandoned attempt leaves the state as it was, bit for bit."""
+
+    method: Method
+    attempts: int
+    tell: Callable[[dict[str, Any]], None] = field(default=lambda event: None, repr=False)
+
+    def __repr__(self) -> str:
+        return repr(self.method)
+
+    @property
+    def score(self) -> Evaluation:
+        """How a client of the method is tested."""
+        return self.method.score
+
+    def init(self, fed: Federation) -> State:
+        """The state before the first round."""
+        return self._tried(fed, self.method.init)
+
+    def round(self, state: State, fed: Federation) -> State:
+        """One round."""
+        return self._tried(fed, lambda view: self.method.round(state, view))
+
+    def place(self, state: State, fed: Federation) -> State:
+        """Give a model to newcomers and to whoever missed the call."""
+        return self._tried(fed, lambda view: self.method.place(state, view))
+
+    def _tried(self, fed: Federation, work: Callable[[Federation], State]) -> State:
+        engine = cast(Engine, fed)  # as `run` gives it to a method
+        last: AbandonedError | None = None
+        for attempt in range(self.attempts):
+            try:
+                return work(engine.at(engine.round, attempt=attempt) if attempt else engine)
+            except AbandonedError as fault:
+                last = fault
+                event = {"event": "abandoned", "round": fault.round + 1, "attempt": attempt + 1}
+                self.tell({**event, "why": f"{fault.what}; {fault.where}"})
+        assert last is not None
+        if last.diverged:
+            raise DivergedError(
+                last.what,
+                code="R014",
+                where=last.where,
+                why="every update that is missing was not finite; the learning rate is probably "
+                "too high for this model",
+                fix="train.lr a tenth of what it is; the last whole round is still saved",
+            ) from last
+        raise QuorumError(
+            last.what,
+            code="Q001",
+            where=last.where,
+            why=f"the round was abandoned {self.attempts} times (engine.max_abandoned)",
+            fix="bring the clients back and resume; or lower engine.quorum, or raise "
+            "engine.deadline",
+        ) from last

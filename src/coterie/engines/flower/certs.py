@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import inspect
 import ipaddress
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from cryptography import x509
@@ -16,17 +17,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from coterie.core import storage
 
 LOCAL = ("localhost", "127.0.0.1", "::1")
-USAGES = (
-    "digital_signature",
-    "content_commitment",
-    "key_encipherment",
-    "data_encipherment",
-    "key_agreement",
-    "key_cert_sign",
-    "crl_sign",
-    "encipher_only",
-    "decipher_only",
-)
+Identity = tuple[ec.EllipticCurvePrivateKey, x509.Certificate]
+USAGES = tuple(inspect.signature(x509.KeyUsage).parameters)
 
 
 def make(
@@ -38,61 +30,38 @@ def make(
     server/             for the server: its certificate and key, and the clients' public keys
     clients/NAME/       for that client: its key, and whom to trust
     """
-    ca_key, ca = authority(folder / "authority", days)
-    made = server(folder / "server", ca_key, ca, hosts, days)
+    ca = authority(folder / "authority", days)
+    made = server(folder / "server", ca, hosts, days)
     for name in clients:
-        made += client(folder, name, ca)
+        made += client(folder, name, ca[1])
     return made
 
 
-def authority(folder: Path, days: int) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
+def authority(folder: Path, days: int) -> Identity:
     """The authority in a folder; a new one if there is none."""
     key_file, file = folder / "ca.key", folder / "ca.pem"
     if key_file.exists() and file.exists():
         key = form.load_pem_private_key(key_file.read_bytes(), None)
         assert isinstance(key, ec.EllipticCurvePrivateKey)
         return key, x509.load_pem_x509_certificate(file.read_bytes())
-    key = ec.generate_private_key(ec.SECP384R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "coterie authority")])
-    built = (
-        begun(name, name, key, days)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(usage("key_cert_sign", "crl_sign"), critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-    )
-    certificate = built.sign(key, hashes.SHA384())
-    secret(key_file, pem(key))
-    public(file, certificate.public_bytes(form.Encoding.PEM))
-    return key, certificate
+    constraints = x509.BasicConstraints(ca=True, path_length=0)
+    extensions = [(constraints, True), (usage("key_cert_sign", "crl_sign"), True)]
+    return issued(folder / "ca", "coterie authority", days, extensions)
 
 
-def server(
-    folder: Path,
-    ca_key: ec.EllipticCurvePrivateKey,
-    ca: x509.Certificate,
-    hosts: Sequence[str],
-    days: int,
-) -> list[Path]:
+def server(folder: Path, ca: Identity, hosts: Sequence[str], days: int) -> list[Path]:
     """The server's key and certificate, for these names and for the machine itself."""
     storage.make_folder(folder / "clients")
     if (folder / "server.pem").exists() and not hosts:
         return []
-    key = ec.generate_private_key(ec.SECP384R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, (*hosts, "localhost")[0][:64])])
-    known = x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key())
-    built = (
-        begun(name, ca.subject, key, days)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(usage("digital_signature"), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectAlternativeName(alternatives(hosts)), critical=False)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .add_extension(known, critical=False)
-    )
-    certificate = built.sign(ca_key, hashes.SHA384())
-    secret(folder / "server.key", pem(key))
-    public(folder / "server.pem", certificate.public_bytes(form.Encoding.PEM))
-    public(folder / "ca.pem", ca.public_bytes(form.Encoding.PEM))
+    extensions = [
+        (x509.BasicConstraints(ca=False, path_length=None), True),
+        (usage("digital_signature"), True),
+        (x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False),
+        (x509.SubjectAlternativeName(alternatives(hosts)), False),
+    ]
+    issued(folder / "server", (*hosts, "localhost")[0][:64], days, extensions, by=ca)
+    public(folder / "ca.pem", ca[1].public_bytes(form.Encoding.PEM))
     return [folder]
 
 
@@ -113,29 +82,46 @@ def client(folder: Path, name: str, ca: x509.Certificate) -> list[Path]:
 
 def listed(folder: Path) -> dict[str, bytes]:
     """The public keys of a server's folder: name -> key as Flower takes it (PEM)."""
-    found = {}
-    for file in sorted((folder / "clients").glob("*.pub")):
-        key = form.load_ssh_public_key(file.read_bytes())
-        found[file.stem] = key.public_bytes(
-            form.Encoding.PEM, form.PublicFormat.SubjectPublicKeyInfo
-        )
-    return found
+    pem = form.Encoding.PEM, form.PublicFormat.SubjectPublicKeyInfo
+    files = sorted((folder / "clients").glob("*.pub"))
+    return {f.stem: form.load_ssh_public_key(f.read_bytes()).public_bytes(*pem) for f in files}
 
 
-def begun(
-    name: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, days: int
-) -> x509.CertificateBuilder:
-    """A certificate from yesterday, for clocks that are behind, until so many days from now."""
-    now = datetime.datetime.now(datetime.UTC)
-    return (
+def issued(
+    file: Path,
+    name: str,
+    days: int,
+    extensions: Iterable[tuple[x509.ExtensionType, bool]],  # and whether each is critical
+    by: Identity | None = None,
+) -> Identity:
+    """A new key and its certificate, in FILE.key and FILE.pem, signed by an authority or by itself.
+
+    It is valid from yesterday, for clocks that are behind, until so many days from now.
+    """
+    key, now = ec.generate_private_key(ec.SECP384R1()), datetime.datetime.now(datetime.UTC)
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    signer, issuer = (by[0], by[1].subject) if by else (key, subject)
+    built = (
         x509.CertificateBuilder()
-        .subject_name(name)
+        .subject_name(subject)
         .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(days=1))
         .not_valid_after(now + datetime.timedelta(days=days))
     )
+    for extension, critical in extensions:
+        built = built.add_extension(extension, critical)
+    own = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    built = built.add_extension(own, critical=False)
+    if by:
+        known = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
+        built = built.add_extension(known, critical=False)
+    certificate = built.sign(signer, hashes.SHA384())
+    text = key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption())
+    secret(file.with_suffix(".key"), text)
+    public(file.with_suffix(".pem"), certificate.public_bytes(form.Encoding.PEM))
+    return key, certificate
 
 
 def usage(*allowed: str) -> x509.KeyUsage:
@@ -152,11 +138,6 @@ def alternatives(hosts: Sequence[str]) -> list[x509.GeneralName]:
         except ValueError:
             found.append(x509.DNSName(host))
     return found
-
-
-def pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    """A private key as text."""
-    return key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption())
 
 
 def secret(path: Path, data: bytes) -> None:

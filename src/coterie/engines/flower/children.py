@@ -86,19 +86,14 @@ class Child:
         if self.fault is not None:
             raise self.fault
 
-    def tail(self, lines: int = 5) -> str:
-        """The last lines it wrote."""
-        if not self.log.exists():
-            return ""
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
-
     def failed(self, why: str) -> ConfigError:
-        """The error about a program that does not work."""
+        """The error about a program that does not work, with the last lines it wrote."""
+        said = self.log.read_text(errors="replace") if self.log.exists() else ""
         return ConfigError(
             f"{self.what} {why}",
             code="C052",
             where=str(self.log),
-            why=self.tail() or "it wrote nothing",
+            why="\n".join(said.splitlines()[-5:]) or "it wrote nothing",
             fix='pip install "coterie[flower]"; or choose another --port if this one is taken',
         )
 
@@ -119,10 +114,3 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
-
-
-def listening(port: int) -> bool:
-    """Whether somebody listens on a port of this machine."""
-    with socket.socket() as probe:
-        probe.settimeout(1.0)
-        return probe.connect_ex(("127.0.0.1", port)) == 0

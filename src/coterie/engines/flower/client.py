@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,16 +13,20 @@ from typing import Any, Protocol
 import torch
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
+from safetensors.torch import load as from_bytes
+from safetensors.torch import save as to_bytes
+from torch import Tensor
 
+from coterie.core import storage
 from coterie.core.client import Client
 from coterie.core.layout import Layout
 from coterie.core.rng import stream
 from coterie.engines.flower import messages
-from coterie.engines.flower.memory import Memory
-from coterie.engines.front import not_finite
+from coterie.engines.front import named, not_finite
 from coterie.tasks.wire import decode
 
 Setup = Mapping[str, Any]
+Version = tuple[int, int]  # round and which `ask` of the round
 
 
 class Host(Protocol):
@@ -64,12 +69,67 @@ def handle_task(content: RecordDict, host: Host, state: Path) -> RecordDict:
         task, layout = decode(q.task), host.layout(setup)
         torch.set_num_threads(int(setup.get("threads", 1)))
         reply = task(client, q.models, q.sent, layout, rng)
-        if train and reply.keep and not not_finite(reply):
+        if train and reply.keep and not not_finite(named(reply)):
             kept = {**held, **reply.keep}
             memory.keep(at.round, at.call, kept, floor=q.floor, void=q.void)
         return messages.answering(at, reply, len(client))
     except Exception as error:  # told to the server, which leaves this client out of the round
         return messages.failing(at, f"{type(error).__name__}: {error}")
+
+
+class Memory:
+    """What a client keeps for itself in one experiment: on its own disk, by round and question.
+
+    A version is written whole or not at all, and again to the same bytes: delivery is at least
+    once. The versions of the last rounds stay, so that a round that is done again after a crash of
+    the server starts from what was kept before it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def versions(self) -> list[Version]:
+        """What is there, oldest first."""
+        files = self.folder.glob("*.safetensors")
+        found = (re.fullmatch(r"(-?\d+)\.(\d+)\.safetensors", file.name) for file in files)
+        return sorted((int(m[1]), int(m[2])) for m in found if m)
+
+    def before(
+        self, round: int, call: int, *, train: bool = True, void: Collection[int] = ()
+    ) -> dict[str, Tensor]:
+        """What was kept before this question: at the end of the rounds before, and in this round.
+
+        A test belongs to no round of training: it sees what was kept at the end of the one before.
+        """
+        usable = [
+            v
+            for v in self.versions()
+            if (v[0] < round and v[0] not in void) or (train and v[0] == round and v[1] < call)
+        ]
+        return from_bytes(self._file(usable[-1]).read_bytes()) if usable else {}
+
+    def keep(
+        self,
+        round: int,
+        call: int,
+        kept: Mapping[str, Tensor],
+        *,
+        floor: int,
+        void: Collection[int] = (),
+    ) -> None:
+        """Write what is kept after this question; forget what no resumed server can ask for."""
+        storage.make_folder(self.folder)
+        data = to_bytes({name: t.detach().contiguous() for name, t in kept.items()})
+        storage.replace_file(self._file((round, call)), data)
+        for v in self.versions():
+            if v > (round, call):  # of an earlier attempt at this round or a later one
+                self._file(v).unlink(missing_ok=True)
+        old = [v for v in self.versions() if v[0] <= floor and v[0] not in void]
+        for v in old[:-1]:
+            self._file(v).unlink(missing_ok=True)
+
+    def _file(self, version: Version) -> Path:
+        return self.folder / f"{version[0]}.{version[1]}.safetensors"
 
 
 def digest(name: str) -> str:

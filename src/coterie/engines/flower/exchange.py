@@ -5,29 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from flwr.app import ConfigRecord, Message, RecordDict
 
 from coterie.engines.flower import messages, validate
 from coterie.engines.flower.validate import RefusedError
 
+if TYPE_CHECKING:
+    from coterie.engines.flower.runtime import Reached
+
 Tell = Callable[[dict[str, Any]], None]
 PAUSE = 5.0  # seconds until a node that was not let in is asked for its name again
 TRIES = 3  # messages to a client that is there and does not take them, in one question
-
-
-class Grid(Protocol):
-    """The part of Flower's grid that messages go through."""
-
-    def get_nodes(self) -> Iterable[Any]:
-        """The nodes that are there, with their ids and the times at which they came."""
-
-    def push_messages(self, messages: list[Message]) -> Iterable[str | None]:
-        """Send messages; the id of each, or nothing for one that was not taken."""
-
-    def pull_messages(self, message_ids: list[str]) -> Iterable[Message]:
-        """The answers to these messages that have come."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +55,7 @@ class Exchange:
 
     def __init__(
         self,
-        grid: Grid,
+        grid: Reached,
         setup: str = "{}",
         *,
         tell: Tell = lambda event: None,
@@ -94,12 +84,10 @@ class Exchange:
         hello = RecordDict({"hello": ConfigRecord({"setup": self.setup})})
         greetings = [Message(hello, dst_node_id=n, message_type=messages.HELLO) for n in new]
         if greetings:
-            for node, key in zip(new, self.grid.push_messages(greetings), strict=True):
-                if key:
-                    self.greeted[key] = node
-        for key, node in list(self.greeted.items()):
-            if node not in self.online:
-                del self.greeted[key]  # it is asked again when it is back
+            keys = self.grid.push_messages(greetings)
+            self.greeted |= {key: node for node, key in zip(new, keys, strict=True) if key}
+        # Who is gone is asked again when it is back.
+        self.greeted = {key: node for key, node in self.greeted.items() if node in self.online}
 
     def welcome(self, message: Message, node: int) -> None:
         """Let in who introduces itself properly; a name belongs to one node at a time."""
@@ -190,8 +178,7 @@ class Exchange:
                     self.unreached(name, message, waiting, key)
                 else:
                     done += accept(name, message)
-                    for other in waiting.pop(name).ids - {key}:
-                        self.late[other] = name
+                    self.late |= dict.fromkeys(waiting.pop(name).ids - {key}, name)
             over = self.clock.now() - began
             idle = not self.greeted and not any(
                 p.there or (p.tries < TRIES and self.here(name)) for name, p in waiting.items()
@@ -202,8 +189,7 @@ class Exchange:
         for name, pending in waiting.items():
             why = f"no answer in {over:.0f} s" if pending.tries else "it is not there"
             self.tell({"event": "missing", "client": name, "why": why})
-            for key in pending.ids:
-                self.late[key] = name
+            self.late |= dict.fromkeys(pending.ids, name)
 
     def unreached(self, name: str, message: Message, waiting: dict[str, Pending], key: str) -> None:
         """A message that did not reach its client or came back without an answer."""

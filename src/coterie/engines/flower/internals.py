@@ -6,6 +6,7 @@ and reaching the programs on ports of their own, takes what is imported here and
 public rest is `flwr.app`, `flwr.clientapp` and `flwr.serverapp`. A new version of Flower is a
 change of this file, and a test tells which of these names it has lost.
 """
+# ruff: noqa: F401  what is imported here is used from here
 
 from __future__ import annotations
 
@@ -67,38 +68,6 @@ from flwr.supercore.task_identity import TaskIdentity
 # The grid that a server is given, and how a client hands its answer over.
 from flwr.superlink.grid import HttpGrid
 from flwr.supernode.runtime.run_clientapp import push_message, push_task_output
-
-__all__ = [
-    "AcquireTaskRequest",
-    "ControlHttpClient",
-    "Fab",
-    "HttpGrid",
-    "ListNodesRequest",
-    "Node",
-    "ObjectPullError",
-    "ObjectPushError",
-    "PullAppMessagesRequest",
-    "PullTaskInputRequest",
-    "PushTaskOutputRequest",
-    "RegisterNodeRequest",
-    "RuntimeHttpClient",
-    "RuntimeTokenHttpInterceptor",
-    "RuntimeVersionHttpInterceptor",
-    "SendTaskHeartbeatRequest",
-    "StartRunRequest",
-    "SubStatus",
-    "SuperExecAuthHttpInterceptor",
-    "TaskIdentity",
-    "UnregisterNodeRequest",
-    "build_fab_from_files",
-    "context_from_proto",
-    "make_confirm_message_received_fn_protobuf",
-    "make_pull_object_fn_protobuf",
-    "pull_and_inflate_object_from_tree",
-    "push_message",
-    "push_task_output",
-    "run_from_proto",
-]
 
 ACQUIRE = "/flwr.proto.Runtime/AcquireTask"  # the one request that must be signed with the secret
 SERVER_TASK, CLIENT_TASK = "flwr-serverapp", "flwr-clientapp"  # what a task can be

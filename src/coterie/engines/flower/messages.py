@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
@@ -31,7 +31,7 @@ class Asking:
     models: Tensor
     sent: Mapping[str, Tensor]
     floor: int = -2  # no round before this one is done again: older memories may go
-    void: tuple[int, ...] = field(default=())  # abandoned rounds, whose memories do not count
+    void: tuple[int, ...] = ()  # abandoned rounds, whose memories do not count
 
 
 def asking(q: Asking) -> RecordDict:
@@ -73,10 +73,11 @@ def asked(content: RecordDict) -> Asking:
 
 def answering(address: Address, reply: Reply, samples: int) -> RecordDict:
     """An answer as records; what the client keeps is not among them."""
+    extra = {f"extra.{name}": t for name, t in reply.extra.items()}  # never the value's name
     return RecordDict(
         {
             "answer": ConfigRecord({**asdict(address), "samples": samples, "error": ""}),
-            "values": packed({"value": reply.value, **prefixed(reply.extra)}),
+            "values": packed({"value": reply.value, **extra}),
         }
     )
 
@@ -104,11 +105,6 @@ def answered(
         validate.finite({"update" if n == "value" else n: t for n, t in values.items()})
     value = values.pop("value")
     return Reply(value, {n.removeprefix("extra."): t for n, t in values.items()})
-
-
-def prefixed(extra: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Companions under names that cannot be the value's."""
-    return {f"extra.{name}": t for name, t in extra.items()}
 
 
 def packed(values: Mapping[str, Tensor]) -> ArrayRecord:

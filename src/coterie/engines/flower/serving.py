@@ -15,11 +15,9 @@ from coterie.core import storage
 from coterie.core.errors import AccessError, ConfigError
 from coterie.engines.flower import certs as keys
 from coterie.engines.flower import runtime
-from coterie.engines.flower.answering import answer_for_ever
 from coterie.engines.flower.children import Child, free_port
 from coterie.engines.flower.client import Host, client_app
-from coterie.engines.flower.connection import Endpoint, wait_until_up
-from coterie.engines.flower.exchange import Grid
+from coterie.engines.flower.runtime import Endpoint, Reached, answer_for_ever, wait_until_up
 
 PORT = 9093
 RETURN = 90.0  # seconds in which a SuperLink must be back
@@ -70,7 +68,7 @@ def loopback(host: str) -> bool:
 @contextmanager
 def serving(
     server: ServerAddress, home: Path
-) -> Iterator[tuple[Grid, Callable[[], Mapping[int, str]], Callable[[], None]]]:
+) -> Iterator[tuple[Reached, Callable[[], Mapping[int, str]], Callable[[], None]]]:
     """A SuperLink with its database in `home`, the listed clients registered, and a run of it."""
     server.check()
     secret = remembered(home)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -13,10 +13,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from coterie.engines.front import not_finite
+
 KINDS = {"float32": 4, "float64": 8, "int64": 8, "bool": 1}  # what a tensor of ours can be
 AXES = 8
 SAMPLES = 10**9  # more than this is no count of samples
 NAMES = 64  # arrays in one answer
+HEADERS = {  # of numpy's format, by version
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
 
 Form = tuple[str, tuple[int, ...]]  # dtype and shape
 Forms = Mapping[str, Form]
@@ -33,21 +39,10 @@ class NotFiniteError(RefusedError):
 class Packed(Protocol):
     """An array as it arrives: what it says of itself, and bytes in numpy's format."""
 
-    @property
-    def dtype(self) -> str:
-        """Name of the kind of number."""
-
-    @property
-    def shape(self) -> Sequence[int]:
-        """Size along each axis."""
-
-    @property
-    def stype(self) -> str:
-        """How the bytes were made."""
-
-    @property
-    def data(self) -> bytes:
-        """The bytes."""
+    dtype: str  # name of the kind of number
+    shape: tuple[int, ...]
+    stype: str  # how the bytes were made
+    data: bytes
 
 
 @dataclass(frozen=True)
@@ -110,12 +105,9 @@ def header(name: str, data: bytes, declared: Form) -> int:
     file = io.BytesIO(data)
     try:
         version = np.lib.format.read_magic(file)
-        if version == (1, 0):
-            shape, fortran, dtype = np.lib.format.read_array_header_1_0(file, max_header_size=4096)
-        elif version == (2, 0):
-            shape, fortran, dtype = np.lib.format.read_array_header_2_0(file, max_header_size=4096)
-        else:
+        if version not in HEADERS:
             raise RefusedError(f"{name}: its header has version {version}")
+        shape, fortran, dtype = HEADERS[version](file, max_header_size=4096)
     except RefusedError:
         raise
     except Exception as cause:  # whatever a parser makes of bytes from outside
@@ -147,9 +139,8 @@ def form_of(t: Tensor) -> Form:
 
 def finite(values: Mapping[str, Tensor]) -> None:
     """Refuse numbers that are not finite, with their count."""
-    for name, t in values.items():
-        if t.is_floating_point() and (bad := int((~torch.isfinite(t)).sum())):
-            raise NotFiniteError(f"{bad} of {t.numel()} values of its {name} are not finite")
+    if fault := not_finite(values):
+        raise NotFiniteError(fault)
 
 
 def samples(count: Any, declared: int | None = None) -> int:
@@ -176,13 +167,13 @@ def text(value: Any, what: str, longest: int = 200) -> str:
     return value
 
 
-def odd_ones(forms: Mapping[int, Forms]) -> dict[int, str]:
+def odd_ones(answers: Mapping[int, Mapping[str, Tensor]]) -> dict[int, str]:
     """Those whose answers do not have the form that most have, and how they differ.
 
     Answers are stacked, so they must be alike. Where the form is known beforehand this finds
     nothing; a tie is decided for the client asked first.
     """
-    kinds = {i: tuple(sorted(f.items())) for i, f in forms.items()}
+    kinds = {i: tuple(sorted((n, form_of(t)) for n, t in a.items())) for i, a in answers.items()}
     if len(set(kinds.values())) < 2:
         return {}
     usual = Counter(kinds.values()).most_common(1)[0][0]

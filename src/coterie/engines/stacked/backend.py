@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from math import prod
 from typing import Any, cast
 
 import torch
@@ -12,34 +13,35 @@ from torch import Tensor
 from coterie.core.client import Client
 from coterie.core.layout import Layout
 from coterie.core.types import Reply
-from coterie.engines.question import Portion, Question, Refusal, one_by_one, stop_if_diverged
-from coterie.engines.serial import answer_alone, blaming
-from coterie.engines.stacked import shape
-from coterie.engines.stacked.chain import Layer, NotStackableError, chain
+from coterie.engines.question import Portion, Question
+from coterie.engines.serial import Serial, blaming
+from coterie.engines.stacked.chain import Convolution, Layer, NotStackableError, Pool, chain
 from coterie.engines.stacked.descent import descend
 from coterie.engines.stacked.stack import Stack
 from coterie.tasks.solver import Descent
-from coterie.tasks.steps import Forward, SteppedTask, Stepwise, Work
+from coterie.tasks.steps import Forward, SteppedTask, Work
 
 Together = Callable[[Any], list[Any]]
 TOGETHER = 2048  # test samples that are read in one go
+# Fitted on logistic regression, MLPs, LeNet-5 and a CNN of 16-32 channels, on one core with AVX2
+# and 1 MB of its own cache.
+CACHE = 6_000_000  # bytes that a stack may touch in one step and still be fast
+GATHERED = 8_000_000  # bytes of a client's fields, above which a client goes alone
+CHANNELS = 256  # in x out of a convolution, from which PyTorch's own is as fast for one client
 
 
-class Stacked:
+class Stacked(Serial):
     """Clients train side by side, in one set of operations. Within rounding it is `Serial`.
 
     A network that is no straight line of layers it knows is trained one client after another, as
     `Serial` does it, and `notes` says so.
     """
 
-    holds_memories = True
-
     def __init__(self, layout: Layout, samples: Tensor, *, workers: int = 1) -> None:
         """`samples` are a few of any client, on which the layers are tried out."""
         self.layout = layout
         self.workers = workers  # how many of it there are, so that each gets its share of a cohort
         self.layers: list[Layer] | None = None
-        self.notes: tuple[str, ...] = ()
         try:
             layers = chain(layout)
             self.outputs = agree(layers, layout, samples)
@@ -47,54 +49,31 @@ class Stacked:
         except NotStackableError as why:
             self.notes = (f"clients train one after another, not stacked: {why}",)
 
-    def answers(self, question: Question) -> Iterator[tuple[int, Reply | Refusal]]:
-        """What each place answers, one stack after another."""
-        return one_by_one(self, question)
-
-    def conclude(
-        self, question: Question, answered: Collection[int], refused: Mapping[int, Refusal]
-    ) -> None:
-        """Stop if nobody sent a finite answer."""
-        stop_if_diverged(question, answered, refused)
-
-    def close(self) -> None:
-        """Nothing was started."""
-
     def portions(self, question: Question) -> list[Portion]:
         """As many stacks as there are workers, or a multiple; for tests, the clients of a model."""
         solver, m = question.task.trains, len(question.cohort)
         if not isinstance(question.task, SteppedTask) or (solver and self.layers is None):
-            return [[j] for j in range(m)]
+            return super().portions(question)
         if solver is None:
             return readings(question)
-        widest = self.width(question, solver.batch) if m else 1
+        if not m:
+            return []
         order = question.sizes.argsort(descending=True, stable=True).tolist()
-        rounds = -(-m // (widest * self.workers))
-        count = min(m, rounds * self.workers)
+        sample, batch = question.clients[0].x.shape[1:], solver.batch or int(question.sizes.max())
+        wide = widest(self.layers or [], sample, batch, self.layout.size)
+        count = min(m, -(-m // (wide * self.workers)) * self.workers)
         return [sorted(order[i::count]) for i in range(count)]
-
-    def width(self, question: Question, batch: int) -> int:
-        """How many clients stand side by side."""
-        sample = tuple(question.clients[0].x.shape[1:])
-        largest = int(batch or question.sizes.max())
-        return shape.width(self.layers or [], sample, largest, self.layout.size)
 
     def answer(self, question: Question, places: Sequence[int]) -> list[Reply]:
         """All of them at once: their tasks go on together, from one piece of work to the next."""
         task = question.task
         if not isinstance(task, SteppedTask):
-            return [answer_alone(question, j) for j in places]
+            return super().answer(question, places)
         clients = [question.client(j) for j in places]
         tasks = [
             task.stepwise(client, *question.payload(j), self.layout, question.stream(j))
             for client, j in zip(clients, places, strict=True)
         ]
-        return self.advance(tasks, clients, question)
-
-    def advance(
-        self, tasks: Sequence[Stepwise[Reply]], clients: Sequence[Client], question: Question
-    ) -> list[Reply]:
-        """Every client's task to its end, all in step."""
         replies: dict[int, Reply] = {}
         results: dict[int, Any] = dict.fromkeys(range(len(tasks)))
         while results:
@@ -146,10 +125,10 @@ class Stacked:
     def train(self, descents: Sequence[Descent]) -> list[tuple[Tensor, int]]:
         """A stack at a time, no wider than its largest mini-batch allows."""
         assert self.layers is not None
-        sample = tuple(descents[0].client.x.shape[1:])
+        sample = descents[0].client.x.shape[1:]
         batch = descents[0].solver.batch or max(len(d.client) for d in descents)
-        alone = shape.goes_alone(self.layers, sample, batch)
-        wide = shape.width(self.layers, sample, batch, self.layout.size)
+        alone = goes_alone(self.layers, sample, batch)
+        wide = widest(self.layers, sample, batch, self.layout.size)
         return [
             result
             for i in range(0, len(descents), wide)
@@ -186,6 +165,53 @@ def readings(question: Question) -> list[Portion]:
         portions[-1].append(j)
         room -= len(question.clients[i].y_test)
     return portions
+
+
+def convolutions(
+    layers: Sequence[Layer], shape: Sequence[int]
+) -> Iterator[tuple[Convolution, int]]:
+    """Every convolution, and at how many places it is applied to one sample."""
+    height, width = (shape[1], shape[2]) if len(shape) == 3 else (0, 0)
+    for layer in layers:
+        match layer:
+            case Convolution(shape=(_, _, kh, kw), stride=(sh, sw), padding=(ph, pw)):
+                height, width = (height + 2 * ph - kh) // sh + 1, (width + 2 * pw - kw) // sw + 1
+                yield layer, height * width
+            case Pool(size=k):
+                height, width = height // k, width // k
+
+
+def goes_alone(layers: Sequence[Layer], shape: Sequence[int], batch: int) -> bool:
+    """Whether one client fills a core: then one after another, channels last.
+
+    >>> lenet = [Convolution(slice(0), None, (6, 1, 5, 5), (1, 1), (0, 0))]
+    >>> goes_alone(lenet, (1, 28, 28), batch=10), goes_alone(lenet, (1, 28, 28), batch=500)
+    (False, True)
+    """
+    return any(
+        layer.shape[0] * layer.shape[1] >= CHANNELS
+        or 4 * batch * places * prod(layer.shape[1:]) > GATHERED
+        for layer, places in convolutions(layers, shape)
+    )
+
+
+def widest(layers: Sequence[Layer], shape: Sequence[int], batch: int, size: int) -> int:
+    """How many clients at most stand side by side: as many as stay in a core's cache.
+
+    Like `goes_alone` it is a function of shapes alone, never of a clock.
+
+    >>> from coterie.engines.stacked.chain import Dense
+    >>> widest([Dense(slice(0), None, (10, 784))], (784,), batch=32, size=7850)
+    20
+    >>> widest([Dense(slice(0), None, (200, 784))], (784,), batch=10, size=199_210)
+    2
+    """
+    if goes_alone(layers, shape, batch):
+        return 1
+    weights = 3 * 4 * size  # numbers, gradients, momentum
+    found = [layer.shape[0] * places for layer, places in convolutions(layers, shape)]
+    largest = 2 * 4 * batch * max([prod(shape), *found])  # on the way there, and on the way back
+    return max(1, CACHE // (weights + largest))
 
 
 def agree(layers: Sequence[Layer], layout: Layout, x: Tensor) -> int:

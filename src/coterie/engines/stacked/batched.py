@@ -7,7 +7,7 @@ convolution gathers its fields in long contiguous runs and is one batched produc
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import prod
 
 import torch
@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from coterie.engines.stacked.chain import Convolution, Dense
+from coterie.engines.stacked.single_client import Pooling
 
 aten = torch.ops.aten
 GATHERED = 2_000_000  # bytes of columns that are gathered at a time, to find them in the cache
@@ -200,6 +201,60 @@ class Fields:
         step = self.tile[0] * sh
         for y in range(high):
             whole[:, :, y : y + step * self.high : step].add_(across[:, :, y])
+
+
+class Windows(Pooling):
+    """The maximum or the mean of fields side by side.
+
+    With the mini-batch innermost, (m c, B, H, W) is a tensor with its channels last, which is the
+    order in which PyTorch pools fastest. Of tiled rows, the k of a tile are the height.
+    """
+
+    def forward(self, a: Tensor) -> Tensor:
+        """(m, c, H, W, B), or tiled (m, c, k, H/k, W, B), to (m, c, H/k, W/k, B)."""
+        self.shape, k, (m, c, *places, b) = a.shape, self.size[0], a.shape
+        high = places[1] if len(places) == 3 else places[0] // k
+        out = super().forward(a.reshape(m * c, places[0], -1, b).movedim(-1, 1)).movedim(1, -1)
+        self.left = out.shape
+        return out.reshape(m, c, high, places[-1] // k, b)
+
+    def backward(self, g: Tensor, needed: bool) -> Tensor:
+        """From (m, c, H/k, W/k, B) to what came."""
+        back = super().backward(g.reshape(self.left).movedim(-1, 1), needed)
+        return back.movedim(1, -1).reshape(self.shape)
+
+
+class Larger:
+    """The maximum of tiled fields of 2 x 2, pair by pair: first in a row, then of two rows.
+
+    The order is that of PyTorch's own pooling, so that equal numbers are told apart as it does it.
+    """
+
+    def forward(self, a: Tensor) -> Tensor:
+        """(m, c, 2, H/2, W, B), or (m, c, 2, 2, H/2, W/2, B), to (m, c, H/2, W/2, B)."""
+        self.entered = a
+        self.pairs = a.unbind(3) if a.ndim == 7 else a.unflatten(4, (-1, 2)).unbind(5)
+        self.rows = torch.maximum(*self.pairs)
+        return torch.maximum(*self.rows.unbind(2))
+
+    def backward(self, g: Tensor, needed: bool) -> Tensor:
+        """The gradient goes to the place that was largest."""
+        two = self.rows.unbind(2)
+        share(g, two, two)  # in place: nobody needs these numbers any more
+        if self.entered.ndim == 7:
+            share(self.rows, self.pairs, self.pairs)
+            return self.entered
+        # Pairs that lie in turns are better taken apart than written to.
+        apart = torch.empty_like(self.rows), torch.empty_like(self.rows)
+        share(self.rows, self.pairs, apart)
+        return torch.stack(apart, 5).view(self.entered.shape)
+
+
+def share(g: Tensor, pair: Sequence[Tensor], to: Sequence[Tensor]) -> None:
+    """The gradient of a maximum of two: to the second where it is larger, else to the first."""
+    torch.sub(pair[1], pair[0], out=to[1])
+    aten.threshold_backward.grad_input(g, to[1], 0, grad_input=to[1])
+    torch.sub(g, to[1], out=to[0])
 
 
 class ReLU:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import attrgetter
 from typing import Any
 
 from torch import Tensor, fx, nn
@@ -82,18 +83,12 @@ def chain(layout: Layout) -> list[Layer]:
     for i, (first, second) in enumerate(pairwise(layers)):
         if isinstance(first, Rectify) and isinstance(second, Pool) and not second.mean:
             layers[i : i + 2] = [second, first]
-    if sorted(used(layers)) != sorted((s.start, s.stop) for s in layout.slices.values()):
+    weighty = [layer for layer in layers if isinstance(layer, Convolution | Dense)]
+    used = [s for layer in weighty for s in (layer.weight, layer.bias) if s is not None]
+    place = attrgetter("start", "stop")
+    if sorted(used, key=place) != sorted(layout.slices.values(), key=place):
         raise NotStackableError("a layer is used twice, or not at all")
     return layers
-
-
-def used(layers: list[Layer]) -> Iterator[tuple[int, int]]:
-    """The columns of each tensor, once for each use."""
-    for layer in layers:
-        if isinstance(layer, Convolution | Dense):
-            yield layer.weight.start, layer.weight.stop
-            if layer.bias is not None:
-                yield layer.bias.start, layer.bias.stop
 
 
 def walk(graph: fx.GraphModule, layout: Layout) -> Iterator[Layer]:
@@ -171,24 +166,20 @@ def ancestry(node: fx.Node) -> list[fx.Node]:
 def of_module(module: nn.Module, name: str, layout: Layout) -> Layer | None:
     """What one module does; None for one that does nothing."""
     match module:
-        case nn.Identity():
+        case nn.Identity() | nn.Dropout(p=0.0) | nn.Dropout2d(p=0.0):
             return None
         case nn.ReLU():
             return Rectify()
         case nn.Flatten(start_dim=1, end_dim=-1):
             return Flatten()
-        case nn.Dropout(p=0.0) | nn.Dropout2d(p=0.0):
-            return None
         case nn.Linear():
             weight, bias = places(module, name, layout)
             return Dense(weight, bias, (module.out_features, module.in_features))
         case nn.Conv2d(groups=1, dilation=(1, 1), padding_mode="zeros"):
             weight, bias = places(module, name, layout)
-            kernel, (pad, wide) = module.kernel_size, pads(module)
+            kernel, (down, across) = module.kernel_size, module.stride
             shape = (module.out_channels, module.in_channels, kernel[0], kernel[1])
-            return Convolution(
-                weight, bias, shape, (module.stride[0], module.stride[1]), (pad, wide)
-            )
+            return Convolution(weight, bias, shape, (down, across), pads(module))
         case nn.MaxPool2d(padding=0, dilation=1, return_indices=False, ceil_mode=False):
             return pool(module.kernel_size, module.stride, mean=False)
         case nn.AvgPool2d(padding=0, ceil_mode=False, divisor_override=None):

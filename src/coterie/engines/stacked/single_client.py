@@ -50,43 +50,32 @@ class Fields:
         return dx if needed else g
 
 
-class Largest:
-    """The maximum of fields side by side."""
+class Pooling:
+    """The maximum or the mean of fields of k x k side by side."""
 
     def __init__(self, layer: Pool) -> None:
-        self.size = [layer.size, layer.size]
+        self.size, self.mean = [layer.size, layer.size], layer.mean
 
     def forward(self, a: Tensor) -> Tensor:
         """(B, c, H, W) to (B, c, H/k, W/k)."""
         self.entered = a
-        out, self.where = aten.max_pool2d_with_indices(a, self.size, self.size)
-        best: Tensor = out
+        if self.mean:
+            return F.avg_pool2d(a, self.size)
+        best: Tensor
+        best, self.where = aten.max_pool2d_with_indices(a, self.size, self.size)
         return best
 
     def backward(self, g: Tensor, needed: bool) -> Tensor:
-        """The gradient goes to the place that was largest."""
-        back: Tensor = aten.max_pool2d_with_indices_backward(
-            g, self.entered, self.size, self.size, [0, 0], [1, 1], False, self.where
-        )
-        return back
-
-
-class Mean:
-    """The mean of fields side by side."""
-
-    def __init__(self, layer: Pool) -> None:
-        self.size = [layer.size, layer.size]
-
-    def forward(self, a: Tensor) -> Tensor:
-        """(B, c, H, W) to (B, c, H/k, W/k)."""
-        self.entered = a
-        return F.avg_pool2d(a, self.size)
-
-    def backward(self, g: Tensor, needed: bool) -> Tensor:
-        """Each place gets its share."""
-        back: Tensor = aten.avg_pool2d_backward(
-            g, self.entered, self.size, self.size, [0, 0], False, True, None
-        )
+        """The gradient goes to the place that was largest; of a mean, each place gets its share."""
+        back: Tensor
+        if self.mean:
+            back = aten.avg_pool2d_backward(
+                g, self.entered, self.size, self.size, [0, 0], False, True, None
+            )
+        else:
+            back = aten.max_pool2d_with_indices_backward(
+                g, self.entered, self.size, self.size, [0, 0], [1, 1], False, self.where
+            )
         return back
 
 

@@ -8,7 +8,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from coterie.engines.stacked import batched, pooling, single_client
+from coterie.engines.stacked import batched, single_client
 from coterie.engines.stacked.chain import Convolution, Dense, Flatten, Layer, Pool, Rectify
 
 
@@ -70,29 +70,23 @@ class Stack:
 
     def operation(self, layer: Layer, tile: tuple[int, int]) -> Operation:
         """A layer at work on this stack, so many rows and columns together."""
-        if isinstance(layer, Rectify):
-            return batched.ReLU()
-        if self.channels_last:
-            match layer:
-                case Convolution():
-                    return single_client.Fields(layer, self.w, self.grad)
-                case Dense():
-                    return batched.Product(layer, self.w, self.grad, 1)
-                case Pool():
-                    return single_client.Mean(layer) if layer.mean else single_client.Largest(layer)
-                case Flatten():
-                    return single_client.Flat()
         match layer:
-            case Convolution():
-                return batched.Fields(layer, self.w, self.grad, self.m, tile, self.scratch)
+            case Rectify():
+                return batched.ReLU()
             case Dense():
                 return batched.Product(layer, self.w, self.grad, self.m)
+            case Convolution() if self.channels_last:
+                return single_client.Fields(layer, self.w, self.grad)
+            case Convolution():
+                return batched.Fields(layer, self.w, self.grad, self.m, tile, self.scratch)
+            case Pool() if self.channels_last:
+                return single_client.Pooling(layer)
             case Pool(size=2, mean=False) if tile[0] == 2:
-                return pooling.Larger()
+                return batched.Larger()
             case Pool():
-                return pooling.Mean(layer) if layer.mean else pooling.Largest(layer)
+                return batched.Windows(layer)
             case Flatten():
-                return batched.Flat()
+                return single_client.Flat() if self.channels_last else batched.Flat()
 
     def gradient(self, x: Tensor, y: Tensor) -> None:
         """Put the gradient of each client's mean cross-entropy into `grad`.

@@ -3,5 +3,5 @@
 backend         who does what, and what happens when a worker dies
 processes       workers that are processes of this machine (those of Ray are in `engines.ray`)
 worker          what happens inside a worker
-shared_memory   tensors that several processes see; zero_copy: tensors on their way to Ray
+shared_memory   tensors that several processes see, or that are on their way to Ray
 """

@@ -7,7 +7,7 @@ import os
 import sys
 import weakref
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -15,7 +15,8 @@ import torch
 
 from coterie.core.errors import ClientError
 from coterie.core.types import Reply
-from coterie.engines.question import Portion, PortionedBackend, Question, Refusal, Setting
+from coterie.engines.question import Backend, Portion, Question, Refusal, Setting
+from coterie.engines.serial import Serial
 from coterie.engines.workers.worker import Failure
 
 LOADED = ctypes.CDLL(None) if sys.platform == "linux" else None  # PyTorch's OpenMP is in it
@@ -52,14 +53,12 @@ W = TypeVar("W", bound=Worker)
 class Cluster(Protocol[W]):
     """Where workers come from, and how questions reach them."""
 
-    @property
-    def size(self) -> int:
-        """How many workers there shall be."""
+    size: int  # how many workers there shall be
 
-    def prepare(self, inner: PortionedBackend, setting: Setting, workers: list[W]) -> None:
+    def prepare(self, inner: Serial, setting: Setting, workers: list[W]) -> None:
         """Get ready to start workers; take those off the list who can be of no more use."""
 
-    def hire(self, inner: PortionedBackend, setting: Setting, beside: Sequence[W]) -> W:
+    def hire(self, inner: Serial, setting: Setting, beside: Sequence[W]) -> W:
         """A new worker with a backend of its own, beside those who are there."""
 
     def pack(self, question: Question) -> Any:
@@ -72,7 +71,7 @@ class Cluster(Protocol[W]):
         """End what was begun by `prepare`."""
 
 
-class Workers(Generic[W]):
+class Workers(Backend, Generic[W]):
     """Questions are answered by workers, each with a copy of the `inner` backend.
 
     Each worker computes on one thread, so the answers are, to the bit, those of the inner backend
@@ -83,17 +82,10 @@ class Workers(Generic[W]):
     this process, even if it is killed.
     """
 
-    holds_memories = True
-
-    def __init__(self, inner: PortionedBackend, cluster: Cluster[W]) -> None:
-        self.inner, self.cluster = inner, cluster
+    def __init__(self, inner: Serial, cluster: Cluster[W]) -> None:
+        self.inner, self.cluster, self.notes = inner, cluster, inner.notes
         self.workers: list[W] = []
         weakref.finalize(self, stop_all, self.workers, os.getpid())
-
-    @property
-    def notes(self) -> Sequence[str]:
-        """What the inner backend has to say of the clients."""
-        return self.inner.notes
 
     def answers(self, question: Question) -> Iterator[tuple[int, Reply | Refusal]]:
         """What each place answers, in the order of the cohort, whatever order they came in."""
@@ -105,16 +97,21 @@ class Workers(Generic[W]):
         def weight(portion: Portion) -> float:
             return sum(samples[j] for j in portion)
 
-        for j, answer in sorted(self.answers_by_place(question, portions, weight).items()):
+        try:
+            if not self.workers:
+                for i in question.cohort.tolist():
+                    question.clients[i]  # made here once, it is shared by all who start now
+            self.start(question.setting)
+            queue = sorted(portions, key=weight, reverse=True)
+            with one_thread():
+                found = self.share_out(question, queue, weight)
+        except BaseException:  # nobody will wait for what they are at
+            stop_all(self.workers, os.getpid())
+            raise
+        for j, answer in sorted(found.items()):
             if isinstance(answer, Failure):
                 raise answer.error()
             yield j, answer
-
-    def conclude(
-        self, question: Question, answered: Collection[int], refused: Mapping[int, Refusal]
-    ) -> None:
-        """Too few for the inner backend are too few here."""
-        self.inner.conclude(question, answered, refused)
 
     def start(self, setting: Setting) -> None:
         """See that all workers are there: now, instead of with the first question."""
@@ -136,26 +133,13 @@ class Workers(Generic[W]):
         stop_all(self.workers, os.getpid(), seconds=1)
         self.cluster.close()
 
-    def answers_by_place(
-        self, question: Question, portions: Sequence[Portion], weight: Callable[[Portion], float]
-    ) -> dict[int, Reply | Failure]:
-        """The answer of each place; a portion that failed tells it at its first place."""
-        try:
-            if not self.workers:
-                for i in question.cohort.tolist():
-                    question.clients[i]  # made here once, it is shared by all who start now
-            self.start(question.setting)
-            queue = sorted(portions, key=weight, reverse=True)
-            with one_thread():
-                return self.share_out(question, queue, weight)
-        except BaseException:  # nobody will wait for what they are at
-            stop_all(self.workers, os.getpid())
-            raise
-
     def share_out(
         self, question: Question, queue: list[Portion], weight: Callable[[Portion], float]
     ) -> dict[int, Reply | Failure]:
-        """Hand out the queue, take in the answers, and redo what a worker died over."""
+        """Hand out the queue, take in the answers, and redo what a worker died over.
+
+        What is found is the answer of each place; a portion that failed tells it at its first.
+        """
         packed = self.cluster.pack(question)
         found: dict[int, Reply | Failure] = {}
         deaths: Counter[int] = Counter()  # by the first place of a portion

@@ -16,7 +16,8 @@ from typing import Any
 import torch
 
 from coterie.core.types import Reply, Sendable
-from coterie.engines.question import Portion, PortionedBackend, Question, Setting
+from coterie.engines.question import Portion, Question, Setting
+from coterie.engines.serial import Serial
 from coterie.engines.workers.backend import stop_all
 from coterie.engines.workers.shared_memory import SharedBuffer
 from coterie.engines.workers.worker import Failure, Outcome, PackedQuestion, opened, work
@@ -82,13 +83,13 @@ class Processes:
         self.inbox = SharedBuffer()
         self.known: dict[str, type[Sendable]] = {}
 
-    def prepare(self, inner: PortionedBackend, setting: Setting, workers: list[Process]) -> None:
+    def prepare(self, inner: Serial, setting: Setting, workers: list[Process]) -> None:
         """See that everybody knows every task there is."""
         if self.known != Sendable.known:  # a task was written since, as happens in notebooks
             stop_all(workers, os.getpid(), seconds=1)
             self.known = dict(Sendable.known)
 
-    def hire(self, inner: PortionedBackend, setting: Setting, beside: Sequence[Process]) -> Process:
+    def hire(self, inner: Serial, setting: Setting, beside: Sequence[Process]) -> Process:
         """A new worker process. A fork has the clients' data at no cost."""
         forks = sys.platform == "linux" and not torch.cuda.is_initialized()
         context: Any = multiprocessing.get_context("fork" if forks else "spawn")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import math
 import mmap
 import os
@@ -9,7 +10,8 @@ import tempfile
 import warnings
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from multiprocessing.reduction import DupFd
 from typing import Any, NamedTuple
 
@@ -38,7 +40,7 @@ class Buffer(ABC):
     """Tensors side by side in one memory, which doubles when it is full."""
 
     bytes: Tensor  # the memory, as far as it is mapped here
-    used: int
+    used = 0
 
     @abstractmethod
     def grow(self) -> None:
@@ -71,13 +73,17 @@ class Buffer(ABC):
         """The tensor in a slot, in place: valid until the buffer is cleared."""
         return self.bytes[slot.start : slot.stop].view(slot.dtype).view(slot.shape)
 
-    def put_all(self, tensors: Mapping[str, Tensor]) -> dict[str, Slot]:
-        """Several tensors, by name."""
-        return {name: self.put(t) for name, t in tensors.items()}
+    def put_all(self, tensors: Mapping[Any, Any]) -> dict[Any, Any]:
+        """Several tensors, by name, or mappings of such."""
+        return {
+            k: self.put(t) if isinstance(t, Tensor) else self.put_all(t) for k, t in tensors.items()
+        }
 
-    def see_all(self, slots: Mapping[str, Slot]) -> dict[str, Tensor]:
-        """Several tensors, by name."""
-        return {name: self.see(slot) for name, slot in slots.items()}
+    def see_all(self, slots: Mapping[Any, Any]) -> dict[Any, Any]:
+        """What `put_all` laid down."""
+        return {
+            k: self.see(s) if isinstance(s, Slot) else self.see_all(s) for k, s in slots.items()
+        }
 
 
 class SharedBuffer(Buffer):
@@ -95,7 +101,6 @@ class SharedBuffer(Buffer):
     def __init__(self, fd: int | None = None) -> None:
         self.fd = nameless() if fd is None else fd
         self.bytes = torch.empty(0, dtype=torch.uint8)
-        self.used = 0
         weakref.finalize(self, os.close, self.fd)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -163,3 +168,31 @@ def nameless() -> int:
 def received(fd: Any) -> SharedBuffer:
     """The buffer of the process that started this one."""
     return SharedBuffer(fd.detach())
+
+
+@contextmanager
+def in_place() -> Iterator[None]:
+    """Tensors that are pickled meanwhile become arrays: a memory once, however many share it."""
+    arrays: dict[int, NDArray[Any]] = {}
+
+    def laid(t: Tensor) -> Any:
+        if t.device.type != "cpu" or t.layout != torch.strided:
+            return t.__reduce_ex__(4)
+        memory = t.detach().untyped_storage()
+        array = torch.empty(0, dtype=torch.uint8).set_(memory).numpy()
+        array = arrays.setdefault(memory.data_ptr(), array)
+        return lifted, (array, t.dtype, tuple(t.shape), t.stride(), t.storage_offset())
+
+    usual = copyreg.dispatch_table.get(Tensor)
+    copyreg.pickle(Tensor, laid)
+    try:
+        yield
+    finally:
+        del copyreg.dispatch_table[Tensor]
+        if usual is not None:
+            copyreg.dispatch_table[Tensor] = usual
+
+
+def lifted(array: NDArray[Any], dtype: torch.dtype, shape: Any, stride: Any, start: int) -> Tensor:
+    """A tensor that was laid down."""
+    return as_tensor(array).view(dtype).as_strided(shape, stride, start)

@@ -11,13 +11,15 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from coterie.core.errors import CoterieError
 from coterie.core.types import Reply, State, Task
-from coterie.engines.question import Portion, PortionedBackend, Question, Setting
+from coterie.engines.question import Portion, Question, Setting
+from coterie.engines.serial import Serial
 from coterie.engines.workers.shared_memory import Buffer, SharedBuffer, Slot
 
 DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux's prctl
@@ -34,49 +36,31 @@ class PackedQuestion:
     purpose: str
     call: int
     task: Task
-    cohort: Slot
-    sizes: Slot
-    models: Slot
-    assign: Slot
-    send: dict[str, Slot]
-    memories: dict[int, dict[str, Slot]]  # of the cohort
+    slots: dict[str, Any]  # of its tensors, by name; of memories, those of the cohort
 
     @classmethod
     def of(cls, question: Question, buffer: Buffer) -> PackedQuestion:
         """Lay down what the cohort will need, and nothing else."""
-        buffer.clear()
         models, assign = needed(question)
-        return cls(
-            question.round,
-            question.purpose,
-            question.call,
-            question.task,
-            buffer.put(question.cohort),
-            buffer.put(question.sizes),
-            buffer.put(models),
-            buffer.put(assign),
-            buffer.put_all(question.send),
-            {
-                i: buffer.put_all(question.memories[i])
-                for i in question.cohort.tolist()
-                if i in question.memories
-            },
-        )
+        known = question.memories
+        tensors = {
+            "cohort": question.cohort,
+            "sizes": question.sizes,
+            "models": models,
+            "assign": assign,
+            "send": question.send,
+            "memories": {i: known[i] for i in question.cohort.tolist() if i in known},
+        }
+        buffer.clear()
+        slots = buffer.put_all(tensors)
+        return cls(question.round, question.purpose, question.call, question.task, slots)
 
     def open(self, setting: Setting, buffer: Buffer) -> Question:
         """The question as it was asked, over the clients that this worker has."""
+        seen = buffer.see_all(self.slots)
+        state = State(seen.pop("models"), seen.pop("assign"), self.round)
         return Question(
-            setting,
-            setting.clients(self.round),
-            self.round,
-            self.purpose,
-            self.call,
-            buffer.see(self.cohort),
-            buffer.see(self.sizes),
-            self.task,
-            State(buffer.see(self.models), buffer.see(self.assign), self.round),
-            buffer.see_all(self.send),
-            {i: buffer.see_all(slots) for i, slots in self.memories.items()},
+            setting, self.round, self.purpose, self.call, task=self.task, state=state, **seen
         )
 
 
@@ -111,16 +95,15 @@ class Answers:
 
     def open(self, buffer: Buffer) -> list[Reply]:
         """Copy them: the buffer will be used again. What is kept is kept client by client."""
+        value = buffer.see(self.value).clone()
         extra = {name: t.clone() for name, t in buffer.see_all(self.extra).items()}
         return [
             Reply(
-                value,
+                value[j],
                 {name: rows[j] for name, rows in extra.items()},
                 {name: t.clone() for name, t in buffer.see_all(slots).items()},
             )
-            for j, (value, slots) in enumerate(
-                zip(buffer.see(self.value).clone(), self.keep, strict=True)
-            )
+            for j, slots in enumerate(self.keep)
         ]
 
 
@@ -164,7 +147,7 @@ def opened(outcomes: Sequence[Outcome], buffer: Buffer) -> list[list[Reply] | Fa
 
 
 def work(
-    inner: PortionedBackend,
+    inner: Serial,
     setting: Setting,
     pipe: Connection,
     inbox: SharedBuffer,
@@ -190,9 +173,7 @@ def work(
         pipe.send([outcome(inner, question, portion, outbox) for portion in message])
 
 
-def outcome(
-    inner: PortionedBackend, question: Question, portion: Portion, outbox: Buffer
-) -> Outcome:
+def outcome(inner: Serial, question: Question, portion: Portion, outbox: Buffer) -> Outcome:
     """The answers of a portion, or what went wrong with it."""
     try:
         return Answers.of(inner.answer(question, portion), outbox)
