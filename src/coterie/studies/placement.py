@@ -18,11 +18,12 @@ from coterie.core.client import Client
 from coterie.core.errors import DataError
 from coterie.core.layout import Layout
 from coterie.core.rng import stream
-from coterie.core.types import AnswerForm, Asked, Method, Reply, State
+from coterie.core.types import AnswerForm, Method, Reply, State
 from coterie.data.dataset import Data, Scaler
 from coterie.data.population_given import Given, quarters, unfit
 from coterie.engines.front import Front
-from coterie.runs.per_client import PerClient
+from coterie.runs.measure import moved
+from coterie.runs.metrics import PerClient
 from coterie.tasks.score import Score, accuracy_and_loss
 from coterie.tasks.solver import Solver
 from coterie.tasks.steps import Stepwise, logits
@@ -63,7 +64,7 @@ def place(result: Result, newcomers: Given | Sequence[Given], epochs: int = 5) -
     longer = replace(before, assign=torch.cat([before.assign, torch.full_like(new, -1)]))
     after = result.method.place(longer, fed.at(before.round))
     unmoved(before, after, fed.names)
-    down, up = spent(fed.ledger, len(fed.names)).tolist()
+    down, up = moved(fed.ledger, len(fed.names)).tolist()
     settled = new[after.assign[new] >= 0]
     score = result.method.score
     task = Settle(adapt, score.private, score.train)
@@ -174,14 +175,6 @@ def unmoved(before: State, after: State, names: Sequence[str]) -> None:
     if moved.any():
         who = ", ".join(names[i] for i in old[moved].tolist())
         raise ValueError(f"place must leave those alone who hold a model; it moved {who}")
-
-
-def spent(asked: Sequence[Asked], n: int) -> Tensor:
-    """(2, n) bytes down to and up from each client."""
-    total = torch.zeros(2, n, dtype=torch.long)
-    for a in asked:
-        total.index_add_(1, a.clients, torch.stack([a.down, a.up]))
-    return total
 
 
 def arrivals(

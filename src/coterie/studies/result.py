@@ -16,7 +16,7 @@ from coterie.core.types import Engine, Method, State
 from coterie.data.population import Population
 from coterie.runs import metrics
 from coterie.runs.history import History
-from coterie.runs.per_client import PerClient
+from coterie.runs.metrics import PerClient
 from coterie.runs.reading import Clusters, RunReader
 
 if TYPE_CHECKING:

@@ -146,7 +146,7 @@ def changes(now: Mapping[str, Any], then: Mapping[str, Any]) -> list[str]:
 
 
 def write_page(result: Result, file: Path, tell: Listener = silence) -> Path | None:
-    """The page of a run that just ended; what goes wrong here is told and does not spoil the run."""
+    """The page of a run that just ended; what goes wrong here is told and spoils no run."""
     from coterie import report  # plotly takes its time
 
     try:

@@ -16,7 +16,7 @@ from coterie.core.events import Listener
 from coterie.core.types import Method
 from coterie.methods import METHODS
 from coterie.runs.comparison import Cell, Comparison
-from coterie.runs.comparison.text import csv
+from coterie.runs.comparison_text import csv
 from coterie.runs.records import unused
 from coterie.studies.comparison.cells import error_text, listener_of, record_facts, run_cell
 from coterie.studies.comparison.equality import expect_equal_terms, locked, record_request
