@@ -103,8 +103,8 @@ if TYPE_CHECKING:  # every public name, once: for type checkers, and below for w
     from coterie.studies.fit import fit as fit
     from coterie.studies.inspection import Inspection as Inspection
     from coterie.studies.inspection import inspect as inspect
+    from coterie.studies.newcomers import Placement as Placement
     from coterie.studies.newcomers import join as join
-    from coterie.studies.placement import Placement as Placement
     from coterie.studies.result import Result as Result
     from coterie.tasks.optimiser import SGD as SGD
     from coterie.tasks.optimiser import Optimiser as Optimiser

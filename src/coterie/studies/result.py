@@ -12,17 +12,21 @@ import numpy as np
 import torch
 from torch import nn
 
+from coterie import engines
 from coterie.core.types import Engine, Method, State
 from coterie.data.population import Population
 from coterie.runs import metrics
 from coterie.runs.history import History
 from coterie.runs.metrics import PerClient
-from coterie.runs.reading import Clusters, RunReader
+from coterie.runs.reading import Clusters, Floats, RunReader
+from coterie.tasks.score import Score
 
 if TYPE_CHECKING:
     from coterie.data.population_given import Given
     from coterie.report.run_data import Insight, RunData
-    from coterie.studies.placement import Placement
+    from coterie.studies.newcomers import Placement
+
+TESTS = 2_000  # at most so many tests of one model on one client, for `Result.insight`
 
 
 @dataclass(frozen=True)
@@ -62,16 +66,24 @@ class Result:
         """Give newcomers a model and let each adapt it: a `Client`, (x, y), with its test set, or
         several of them. Nobody else moves, and this result stays as it is.
         """
-        from coterie.studies.placement import place
+        from coterie.studies.newcomers import place
 
         return place(self, newcomers, epochs)
 
     @cached_property
     def insight(self) -> Insight | None:
         """What only the clients' data can tell; None if they are on the clients' own machines."""
-        from coterie.studies.insight import insight
+        from coterie.report.run_data import Insight
 
-        return insight(self)
+        clients = self.population.at(self.state.round)
+        counts = clients.label_counts()
+        if not counts.any():  # a population that cannot see its labels counts none
+            return None
+        held = self.state.assign[self.state.placed]
+        clusters = held.unique().tolist()
+        personal = len(clusters) == len(held) > 1
+        cross = None if personal else cross_test(self, clusters)
+        return Insight(clients.class_names, counts.numpy(), cross, tuple(clusters))
 
     def run_data(self, *, insight: bool = True) -> RunData:
         """The run as a report draws it; without `insight`, nothing that takes further tests."""
@@ -111,6 +123,32 @@ class Result:
         from coterie.report import card
 
         return card(self)
+
+
+def cross_test(result: Result, clusters: Sequence[int]) -> Floats:
+    """(k, k) mean accuracy: every cluster's clients (row) with every cluster's model (column).
+
+    One model alone is not tested again: it has no other to be compared with.
+    """
+    table: Floats = np.full((len(clusters), len(clusters)), np.nan)
+    if len(clusters) < 2:
+        return table
+    state = result.state
+    # The run's own engine has let its workers go; a few tests are not worth starting them again.
+    fed = engines.build("serial", result.population, result.fed.layout, result.fed.seed)
+    fed.restore(result.fed.memories())
+    most = max(1, TESTS // len(clusters) ** 2)  # clients of each cluster
+    members = {c: (state.assign == c).nonzero().flatten()[:most] for c in clusters}
+    some = torch.cat(list(members.values())).sort().values
+    task = Score(private=result.method.score.private)
+    for j, model in enumerate(clusters):
+        lent = state.reassign(some, torch.full_like(some, model))
+        replies = fed.at(state.round, "evaluate").ask(some, task, lent)
+        accuracy = replies.values[:, 0, 0]
+        for i, cluster in enumerate(clusters):
+            theirs = accuracy[torch.isin(replies.clients, members[cluster])]
+            table[i, j] = float(theirs[~theirs.isnan()].mean())
+    return table
 
 
 def clusters_of(result: Result) -> Clusters:
