@@ -29,11 +29,10 @@ from coterie.runs.reading import RunReader
 from coterie.runs.records import expect_run, unused
 from coterie.studies import training
 from coterie.studies.agreement import refuse_federation
-from coterie.studies.network import build_layout
 from coterie.studies.newcomers import hold_out, join
 from coterie.studies.result import Result
 from coterie.studies.train_loop import Plan, summary_of
-from coterie.studies.training import Gather
+from coterie.studies.training import Gather, build_layout
 from coterie.tasks.optimiser import SGD
 from coterie.tasks.solver import Solver
 from coterie.trackers import track
@@ -44,10 +43,24 @@ def execute(
     out: str | Path | None = None,
     on_event: Listener | None = None,
     *,
+    resume: bool = False,
     page: bool = True,
+    gather: Gather | None = None,
 ) -> Result:
-    """Run an experiment in a folder: `out`, or a new one named by the experiment."""
-    return run_experiment(config, Path(out) if out else fresh(config), on_event, page=page)
+    """Everything an experiment file names, put together, run, and followed by its trackers.
+
+    It is run in the folder `out`, or in a new one named by the experiment. `gather` brings clients
+    from elsewhere; without it they are made from the experiment's data.
+    """
+    torch.set_num_threads(config.engine.threads)
+    folder = Path(out) if out else fresh(config)
+    clients = gather or simulated(config)
+    listen, trackers = on_event or silence, config.output.trackers
+    with track(trackers, folder, settings=flat(tree(config)), then=listen) as tell:
+        plan, settings = Plan.of(config), configs.resolved(config)
+        return training.train(
+            clients, plan, settings, out=folder, resume=resume, tell=tell, page=page
+        )
 
 
 def resume(
@@ -66,35 +79,7 @@ def resume(
     path = Path(folder)
     config = config_to_resume(path, settings, allow)
     refuse_federation(path)
-    return run_experiment(config, path, on_event, resume=True, page=page)
-
-
-def run_experiment(
-    config: Config,
-    out: Path,
-    on_event: Listener | None = None,
-    *,
-    resume: bool = False,
-    page: bool = True,
-    gather: Gather | None = None,
-) -> Result:
-    """Everything an experiment file names, put together, run, and followed by its trackers.
-
-    `gather` brings clients from elsewhere; without it they are made from the experiment's data.
-    """
-    torch.set_num_threads(config.engine.threads)
-    clients = gather or simulated(config)
-    settings = flat(tree(config))
-    with track(config.output.trackers, out, settings=settings, then=on_event or silence) as tell:
-        return training.train(
-            clients,
-            Plan.of(config),
-            configs.resolved(config),
-            out=out,
-            resume=resume,
-            tell=tell,
-            page=page,
-        )
+    return execute(config, path, on_event, resume=True, page=page)
 
 
 def simulated(config: Config) -> Gather:

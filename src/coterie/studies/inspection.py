@@ -20,7 +20,7 @@ from coterie.data.population import Population
 from coterie.methods.cflgt import CFLGT
 from coterie.methods.fedclust import FedClust
 from coterie.runs import metrics
-from coterie.studies.network import Model, build_layout
+from coterie.studies.training import Model, build_layout
 from coterie.tasks.signature import Trajectory
 from coterie.tasks.solver import Solver
 from coterie.words.distance import variation

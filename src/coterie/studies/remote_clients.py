@@ -18,7 +18,7 @@ from coterie.data.dataset import Data
 from coterie.data.load import load
 from coterie.data.population import Population, partition
 from coterie.studies import experiment
-from coterie.studies.network import build_layout
+from coterie.studies.training import build_layout
 
 READING = ("label", "owner", "size", "gray", "shape", "channels", "peak")  # asked of any reader
 

@@ -15,7 +15,6 @@ from torch import nn
 from coterie import engines
 from coterie.core.types import Engine, Method, State
 from coterie.data.population import Population
-from coterie.runs import metrics
 from coterie.runs.history import History
 from coterie.runs.metrics import PerClient
 from coterie.runs.reading import Clusters, Floats, RunReader
@@ -164,49 +163,3 @@ def clusters_of(result: Result) -> Clusters:
     assign[-1] = result.state.assign.numpy()
     groups = [g.numpy() for t in rounds if (g := result.population.at(int(t)).group) is not None]
     return Clusters(names, rounds, assign, np.stack(groups) if groups else None)
-
-
-def summarise(
-    history: History, *, clients: int, last_k: int, target: float | None, drift: int = 0
-) -> dict[str, Any]:
-    """The numbers of a run, each under its own name; never the best round by test accuracy."""
-    stage = history.stages[-1]
-    series = {stage: history.series("accuracy_mean", stage) for stage in history.stages}
-    final = list(series[stage])[-1]
-    out: dict[str, Any] = {"round": final, "stage": stage}
-    for name, values in series.items():
-        trained = [v for t, v in values.items() if t > 0] or list(values.values())
-        out[name] = {
-            r.metric: r.value
-            for r in history
-            if not r.client and r.round == final and r.stage == name
-        } | {
-            f"accuracy_last_{last_k}": metrics.last_k_mean(trained, last_k),
-            "accuracy_top_5": metrics.top_k_mean(trained, 5),
-        }
-        if target is not None:
-            rounds = [t for t in values if t > 0]
-            place = metrics.rounds_to_target([values[t] for t in rounds], target)
-            hit = None if place is None else rounds[place - 1]
-            out[name]["target"] = target
-            out[name]["rounds_to_target"] = hit
-            out[name]["bytes_to_target"] = None if hit is None else spent(history, hit)
-    out["clusters"] = {
-        r.metric: r.value for r in history if r.round == final and r.stage == "clusters"
-    }
-    if drift:
-        out["clusters"]["rounds_to_recover"] = recovery(history, drift, clients)
-    out["bytes_down"] = int(history.total("bytes_down"))
-    out["bytes_up"] = int(history.total("bytes_up"))
-    return out
-
-
-def spent(history: History, until: int) -> int:
-    """Bytes both ways up to a round."""
-    return int(history.total("bytes_down", until=until) + history.total("bytes_up", until=until))
-
-
-def recovery(history: History, drift: int, clients: int) -> int | None:
-    """Rounds from a drift until every client is in the right cluster again; None: never yet."""
-    right = history.series("clusters_correct", "clusters")
-    return next((t - drift for t, v in right.items() if t > drift and v == clients), None)

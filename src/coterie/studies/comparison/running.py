@@ -21,7 +21,7 @@ from coterie.runs.records import unused
 from coterie.studies.comparison.cells import error_text, listener_of, record_facts, run_cell
 from coterie.studies.comparison.equality import expect_equal_terms, locked, record_request
 from coterie.studies.comparison.jobs import in_processes
-from coterie.studies.fit import fit
+from coterie.studies.training import fit
 
 RunCell = Callable[[Cell, Listener], object]
 RunCells = Callable[[Sequence[Cell], Listener], dict[str, str]]  # -> why each that failed did
