@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,7 @@ import torch
 
 from coterie import config as configs
 from coterie import engines
-from coterie.config import Config
-from coterie.config.resolved import tree
+from coterie.config import Config, toml
 from coterie.config.schema import Train
 from coterie.core.errors import CheckpointError
 from coterie.core.events import Listener, silence
@@ -55,9 +56,9 @@ def execute(
     torch.set_num_threads(config.engine.threads)
     folder = Path(out) if out else fresh(config)
     clients = gather or simulated(config)
+    plan, settings = Plan.of(config), configs.resolved(config)
     listen, trackers = on_event or silence, config.output.trackers
-    with track(trackers, folder, settings=flat(tree(config)), then=listen) as tell:
-        plan, settings = Plan.of(config), configs.resolved(config)
+    with track(trackers, folder, settings=flat(settings), then=listen) as tell:
         return training.train(
             clients, plan, settings, out=folder, resume=resume, tell=tell, page=page
         )
@@ -230,7 +231,7 @@ def refuse_changes(then: str, now: Config, allowed: Iterable[str]) -> None:
 
     `then` is the run.toml of that time.
     """
-    before, after = flat(tomllib.loads(then)), flat(tree(now))
+    before, after = flat(then), flat(configs.resolved(now))
     changed = [k for k in sorted({*before, *after}) if before.get(k) != after.get(k)]
     refused = [k for k in changed if k not in set(allowed) and not k.startswith("output.")]
     if refused:
@@ -243,21 +244,11 @@ def refuse_changes(then: str, now: Config, allowed: Iterable[str]) -> None:
         )
 
 
-def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested tables as dotted keys, their values as TOML knows them: lists, and nothing for None.
+def flat(text: str) -> dict[str, Any]:
+    """The values of a TOML file by their dotted keys.
 
-    >>> flat({"seed": 0, "train": {"lr": 0.1, "target": None}, "angles": (0, 90)})
-    {'seed': 0, 'train.lr': 0.1, 'angles': [0, 90]}
+    >>> flat("seed = 0\\n[train]\\nlr = 0.1")
+    {'seed': 0, 'train.lr': 0.1}
     """
-    out: dict[str, Any] = {}
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            out |= flat(value, f"{prefix}{key}.")
-        elif value is not None:
-            out[prefix + key] = listed(value)
-    return out
-
-
-def listed(value: Any) -> Any:
-    """A value with lists in place of tuples."""
-    return [listed(v) for v in value] if isinstance(value, list | tuple) else value
+    tree = tomllib.loads(text)
+    return {".".join(path): reduce(getitem, path, tree) for path in toml.leaves(tree)}

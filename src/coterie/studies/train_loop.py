@@ -34,14 +34,8 @@ class Plan:
     @classmethod
     def of(cls, config: Config) -> Plan:
         """The plan of an experiment file."""
-        return cls(
-            config.train.rounds,
-            config.evaluate.every,
-            config.evaluate.last_k,
-            config.evaluate.target,
-            config.output.checkpoint_every,
-            config.output.keep,
-        )
+        kept = {"checkpoint_every": config.output.checkpoint_every, "keep": config.output.keep}
+        return cls(config.train.rounds, **vars(config.evaluate), **kept)
 
     def tests_at(self, round: int) -> bool:
         """Whether clients are tested after this round."""

@@ -28,7 +28,7 @@ from coterie.engines.choice import Choice
 from coterie.models import factory
 from coterie.runs import checkpoint
 from coterie.runs.checkpoint import Checkpoint
-from coterie.runs.records import RunFolder
+from coterie.runs.records import RunFolder, prepare
 from coterie.studies.result import Result
 from coterie.studies.train_loop import Gathered, Plan, recording, train_loop
 
@@ -103,12 +103,15 @@ def train(
     With `out`, everything is recorded in that folder, whose run.toml is `settings`, and at the end
     there is a report.html in it unless `page` is False.
     """
-    folder, last = None, None
-    if out and resume and checkpoint.rounds(out / "checkpoints"):
-        folder, last = RunFolder.reopen(out, keep=plan.keep)
-    elif out:
-        folder = RunFolder.create(out, settings, keep=plan.keep)
+    folder, last = RunFolder(out, keep=plan.keep) if out else None, None
+    goes_on = out and resume and checkpoint.rounds(out / "checkpoints")
+    if out and not goes_on:
+        prepare(out)
     with folder or nullcontext():
+        if folder and goes_on:
+            last = folder.back()
+        elif folder:
+            folder.begin(settings)
         say = recording(folder, tell)
         them = gather(say, last)
         with closing(them.fed):

@@ -6,7 +6,6 @@ It is on equal terms: one comparison in a folder, and runs that share clients an
 from __future__ import annotations
 
 import time
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass, replace
 from functools import partial
@@ -141,8 +140,7 @@ def run_missing(
     """The cells that are not done yet, then the table of all of them."""
     listen = on_event or (lambda event: None)
     storage.make_folder(folder)
-    with RunFolder(folder) as held:
-        held.hold()  # so that no second comparison runs in it at the same time
+    with RunFolder(folder):  # no second comparison runs in it at the same time
         record_request(folder, asked)
         comparison = Comparison.load(folder)
         listen({"event": "comparison", "cells": len(comparison.cells), "folder": str(folder)})
@@ -195,8 +193,7 @@ def record_request(folder: Path, asked: Mapping[str, Any]) -> None:
             raise ConfigError(what, code="C017", fix="write their settings in another way")
         storage.replace_file(file, text.encode())
         return
-    then = experiment.flat(tomllib.loads(file.read_text()))
-    now = experiment.flat(tomllib.loads(text))
+    then, now = experiment.flat(file.read_text()), experiment.flat(text)
     lines = differences(then, now, list(asked["methods"]))
     if lines:
         raise CheckpointError(
