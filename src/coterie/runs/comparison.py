@@ -184,13 +184,8 @@ class Comparison:
 
     def tests(self) -> Findings:
         """The methods against each other, pair by pair and all together."""
-        return findings(
-            {
-                label: {c.seed: dict(c.accuracy) for c in self.of(label)}
-                for label in self.methods
-                if self.of(label)
-            }
-        )
+        done = {label: cells for label in self.methods if (cells := self.of(label))}
+        return findings({m: {c.seed: c.accuracy for c in cells} for m, cells in done.items()})
 
     def to(self, format: str = "text") -> str:
         """The table and the tests as text, md, csv, latex or html; csv has the table alone."""

@@ -187,11 +187,7 @@ class RunFolder:
         self, state: State, memories: checkpoint.Memories, notes: Mapping[str, Any]
     ) -> None:
         """Save the end of a round, so that the run can go on from there whatever happens."""
-        notes = {
-            **notes,
-            "metrics.csv": self.metrics.mark(),
-            "clusters.csv": self.clusters.mark(),
-        }
+        notes = {**notes} | {file.path.name: file.mark() for file in (self.metrics, self.clusters)}
         checkpoint.save(self.path / "checkpoints", state, memories, notes, keep=self.keep)
 
     def history(self) -> History:
@@ -200,6 +196,5 @@ class RunFolder:
 
     def summary(self, summary: Mapping[str, Any]) -> None:
         """Write the numbers at the end of a run as summary.json."""
-        storage.replace_file(
-            self.path / "summary.json", (json.dumps(summary, indent=1) + "\n").encode()
-        )
+        text = json.dumps(summary, indent=1) + "\n"
+        storage.replace_file(self.path / "summary.json", text.encode())

@@ -24,16 +24,12 @@ from coterie.core.types import Method
 from coterie.data.load import load
 from coterie.data.population import Population, partition
 from coterie.methods import find
-from coterie.runs import checkpoint
-from coterie.runs.newcomers import record
-from coterie.runs.reading import RunReader
-from coterie.runs.records import expect_run, unused
+from coterie.runs import checkpoint, newcomers, reading, records
 from coterie.studies import training
 from coterie.studies.agreement import refuse_federation
 from coterie.studies.newcomers import hold_out, join
 from coterie.studies.result import Result
 from coterie.studies.train_loop import Plan, summary_of
-from coterie.studies.training import Gather, build_layout
 from coterie.tasks.optimiser import SGD
 from coterie.tasks.solver import Solver
 from coterie.trackers import track
@@ -46,7 +42,7 @@ def execute(
     *,
     resume: bool = False,
     page: bool = True,
-    gather: Gather | None = None,
+    gather: training.Gather | None = None,
 ) -> Result:
     """Everything an experiment file names, put together, run, and followed by its trackers.
 
@@ -83,22 +79,19 @@ def resume(
     return execute(config, path, on_event, resume=True, page=page)
 
 
-def simulated(config: Config) -> Gather:
+def simulated(config: Config) -> training.Gather:
     """The clients of an experiment, made from its data; those who are held out join afterwards."""
     everyone = everybody(config)
-    clients, newcomers = divided(config, everyone)
+    clients, late = divided(config, everyone)
 
     def welcome(result: Result) -> None:
-        if not newcomers or not result.folder:
+        if not late or not result.folder:
             return
-        joined = join(
-            result,
-            [everyone[i] for i in newcomers],
-            None if everyone.group is None else everyone.group[newcomers].tolist(),
-            epochs=config.newcomers.epochs,
-            shots=config.newcomers.shots,
+        groups = None if everyone.group is None else everyone.group[late].tolist()
+        them, how = [everyone[i] for i in late], config.newcomers
+        newcomers.record(
+            result.folder, join(result, them, groups, epochs=how.epochs, shots=how.shots)
         )
-        record(result.folder, joined)
 
     return training.simulation(
         method(config),
@@ -114,7 +107,7 @@ def simulated(config: Config) -> Gather:
 
 def config_of(path: Path, settings: Iterable[tuple[str, Any]] = ()) -> Config:
     """The experiment that a run's folder was made by."""
-    expect_run(path)
+    records.expect_run(path)
     text = (path / "run.toml").read_text()
     if tomllib.loads(text).get("started_from") == "python":
         raise CheckpointError(
@@ -151,7 +144,7 @@ def open_run(folder: str | Path) -> Result:
     fed = engines.build("serial", clients, layout, config.seed)
     fed.restore(saved.memories)
     how = method(config)
-    history = RunReader(path).history_at(saved.notes)
+    history = reading.RunReader(path).history_at(saved.notes)
     summary = summary_of(how, clients, Plan.of(config), history)
     return Result(how, clients, fed, saved.state, history, summary, path)
 
@@ -198,7 +191,7 @@ def method(config: Config) -> Method:
 
 def network(config: Config, shape: Sequence[int], classes: int) -> Layout:
     """The network of an experiment for samples of this shape, as a row of parameters."""
-    return build_layout(
+    return training.build_layout(
         config.model.name,
         shape,
         classes,
@@ -223,7 +216,7 @@ def fresh(config: Config) -> Path:
     """A folder for a new run of an experiment: as its output.dir says, and not there yet."""
     name = config.method.rsplit(":", 1)[-1].lower()
     date = time.strftime("%Y-%m-%d_%H%M%S")
-    return unused(Path(config.output.dir.format(date=date, method=name, seed=config.seed)))
+    return records.unused(Path(config.output.dir.format(date=date, method=name, seed=config.seed)))
 
 
 def refuse_changes(then: str, now: Config, allowed: Iterable[str]) -> None:

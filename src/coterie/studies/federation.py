@@ -122,21 +122,13 @@ def flower(exchange: Exchange, config: Config, agreed: Agreement) -> Front:
 
 def setup(config: Config, agreed: Agreement | None = None) -> dict[str, Any]:
     """What every client is told of the experiment; once they agreed, also on what."""
-    data = config.data
+    model, options = config.model, experiment.model_options(config)
+    splitting = ("test", "test_share", "scaling", "reader")
     told: dict[str, Any] = {
         "seed": config.seed,
         "threads": config.engine.threads,
-        "data": {
-            "test": data.test,
-            "test_share": data.test_share,
-            "scaling": data.scaling,
-            "reader": data.reader,
-        },
-        "model": {
-            "name": config.model.name,
-            "head": config.model.head,
-            "options": experiment.model_options(config),
-        },
+        "data": {key: getattr(config.data, key) for key in splitting},
+        "model": {"name": model.name, "head": model.head, "options": options},
     }
     if agreed is not None:
         told |= {"classes": list(agreed.classes), "shape": list(agreed.shape)}

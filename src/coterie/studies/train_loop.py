@@ -211,14 +211,8 @@ def peculiar(population: Population) -> list[str]:
 
 def headline(history: History, at: int) -> dict[str, float]:
     """The numbers of one round that a person watches."""
-    shown = {
-        "accuracy_mean": "accuracy",
-        "accuracy_worst": "worst",
-        "clusters": "clusters",
-        "ari": "ari",
-        "bytes_down": "bytes_down",
-        "bytes_up": "bytes_up",
-    }
+    shown = {name: name for name in ("clusters", "ari", "bytes_down", "bytes_up")}
+    shown |= {"accuracy_mean": "accuracy", "accuracy_worst": "worst"}
     found: dict[str, float] = {}
     for row in reversed(history.rows):
         if row.round != at:

@@ -27,13 +27,12 @@ from coterie.data.population import Population
 from coterie.engines.choice import Choice
 from coterie.models import factory
 from coterie.runs import checkpoint
-from coterie.runs.checkpoint import Checkpoint
 from coterie.runs.records import RunFolder, prepare
 from coterie.studies.result import Result
 from coterie.studies.train_loop import Gathered, Plan, recording, train_loop
 
 Model = str | nn.Module | Callable[..., nn.Module]  # a name of the zoo, a module, or its factory
-Gather = Callable[[Listener, Checkpoint | None], Gathered]
+Gather = Callable[[Listener, checkpoint.Checkpoint | None], Gathered]
 """Brings the clients of a run together once its folder is open: what happens meanwhile is told to
 the listener, and a run that goes on has the checkpoint it goes on from."""
 
@@ -117,13 +116,18 @@ def train(
         with closing(them.fed):
             facts = facts_of(settings, them) if folder else {}
             if folder and last:
-                take_up(folder, last, settings, facts, say)
+                for warning in changes(facts, last.notes):
+                    say({"event": "warning", "text": warning})
+                if (
+                    file := folder.path / "run.toml"
+                ).read_text() != settings:  # more rounds, or allowed
+                    storage.replace_file(file, settings.encode())
                 them.fed.restore(last.memories)
             result = train_loop(them, plan, say, folder, last.state if last else None, facts)
             them.afterwards(result)
             if folder and page:
-                file = folder.path / "report.html"
-                return replace(result, page=write_page(result, file, say))
+                written = write_page(result, folder.path / "report.html", say)
+                return replace(result, page=written)
             return result
 
 
@@ -141,7 +145,7 @@ def simulation(
     """Clients whose data are at hand, reached by one of the engines of this machine or cluster."""
     wanted = engines.settle(engine, workers, population, layout, method)
 
-    def gather(say: Listener, last: Checkpoint | None) -> Gathered:
+    def gather(say: Listener, last: checkpoint.Checkpoint | None) -> Gathered:
         who = wanted
         if last and engine == "auto":  # as it was started, whatever this machine would suggest
             who = Choice(last.notes["engine"], last.notes["workers"], "as the run was started")
@@ -178,17 +182,6 @@ def build_layout(
         model, shape=shape, classes=classes, seed=rng.address(seed, "model"), **(options or {})
     )
     return Layout(net, head=head)
-
-
-def take_up(
-    folder: RunFolder, last: Checkpoint, settings: str, facts: Mapping[str, Any], say: Listener
-) -> None:
-    """Make sure that a run may go on from its checkpoint, and write down what it goes on with."""
-    for warning in changes(facts, last.notes):
-        say({"event": "warning", "text": warning})
-    file = folder.path / "run.toml"
-    if file.read_text() != settings:  # more rounds, or a change that was allowed
-        storage.replace_file(file, settings.encode())
 
 
 def facts_of(settings: str, them: Gathered) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
@@ -59,18 +60,14 @@ def find(name: str) -> Callable[[Path], Tracker]:
     return TRACKERS[name]
 
 
+@dataclass
 class Tracking:
     """A listener of a run that tells trackers of it. As a context, it ends them with the run."""
 
-    def __init__(
-        self,
-        trackers: Mapping[str, Tracker],
-        folder: Path,
-        settings: Mapping[str, Any],
-        then: Listener,
-    ) -> None:
-        self.trackers, self.folder = dict(trackers), folder
-        self.settings, self.then = settings, then
+    trackers: dict[str, Tracker]
+    folder: Path
+    settings: Mapping[str, Any]
+    then: Listener
 
     def __call__(self, event: Event) -> None:
         """Hear one event: pass it on, then tell the trackers."""
