@@ -11,7 +11,7 @@ from coterie.core import storage
 from coterie.data.population import Population
 from coterie.methods.local import Local
 from coterie.runs import checkpoint
-from coterie.studies.fit import fit
+from coterie.studies.training import fit
 from coterie.tasks.solver import Solver
 from tests.tiny import clients, network
 

@@ -108,10 +108,7 @@ def test_a_changed_record_is_refused(undisturbed: Path) -> None:
 def test_a_second_process_is_kept_out(undisturbed: Path) -> None:
     from coterie.runs.records import RunFolder
 
-    folder, _ = RunFolder.reopen(undisturbed / "whole")
-    try:
+    with RunFolder(undisturbed / "whole"):
         second = coterie("resume", str(undisturbed / "whole"), "--rounds", "11", check=False)
-    finally:
-        folder.release()
     assert second.returncode == 5
     assert "in use by process" in second.stderr

@@ -17,7 +17,7 @@ from coterie.cli.main import call
 from coterie.data.dataset import Scaler
 from coterie.data.load import load
 from coterie.studies import experiment
-from coterie.studies.fit import fit
+from coterie.studies.training import fit
 from tests import tiny
 
 SMALL = [

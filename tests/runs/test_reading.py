@@ -11,7 +11,7 @@ import torch
 from coterie.core.errors import CheckpointError
 from coterie.core.types import State
 from coterie.runs.reading import RunReader, run_state
-from coterie.runs.records import RunFolder
+from coterie.runs.records import RunFolder, prepare
 from tests.recorded import ROUND, START, begin, happen, measure
 
 NAMES = ("a", "b", "c", "d")
@@ -75,7 +75,9 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
 def saved(tmp_path: Path) -> Path:
     """Two rounds with a checkpoint each."""
     state = State.shared(torch.zeros(3), 2)
-    with RunFolder.create(tmp_path / "run", 'method = "fedavg"\n') as run:
+    prepare(tmp_path / "run")
+    with RunFolder(tmp_path / "run") as run:
+        run.begin('method = "fedavg"\n')
         for t in (0, 1):
             run.record(State(state.models, state.assign, t), [], ("a", "b"), None)
             run.checkpoint(State(state.models, state.assign, t), {}, {"population": f"at {t}"})

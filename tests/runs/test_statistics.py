@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from coterie.runs.comparison.findings import findings
+from coterie.runs.comparison import findings
 from coterie.runs.statistics import friedman, holm, interval, signed_rank_p, wilcoxon
 
 SMALL = st.lists(st.integers(-4, 4).filter(bool), min_size=1, max_size=9)

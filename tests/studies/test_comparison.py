@@ -276,7 +276,7 @@ def test_csv_reads_back_to_the_same_bits(whole: Comparison) -> None:
 
 def test_a_label_stays_text_in_html(whole: Comparison) -> None:
     asked = {**whole.asked, "methods": ["<script>"], "experiments": {}}
-    cells = tuple(Cell("<script>", c.seed, c.folder) for c in whole.of("fedavg"))
+    cells = tuple(Cell(c.folder, "<script>", c.seed) for c in whole.of("fedavg"))
     assert "<script>" not in Comparison(whole.folder, asked, cells).to("html")
 
 

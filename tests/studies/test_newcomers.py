@@ -16,9 +16,9 @@ from coterie.data.population import Population, partition
 from coterie.methods.fedclust import FedClust
 from coterie.runs.newcomers import Joined, read
 from coterie.studies import experiment
-from coterie.studies.fit import fit
 from coterie.studies.newcomers import few, hold_out, join
 from coterie.studies.result import Result
+from coterie.studies.training import fit
 from coterie.tasks.solver import Solver
 
 HOW: list[tuple[str, Any]] = [

@@ -10,7 +10,7 @@ import typer
 from coterie.cli import say
 
 if TYPE_CHECKING:
-    from coterie.studies.placement import Placement
+    from coterie.studies.newcomers import Placement
 
 
 def place(
@@ -37,7 +37,7 @@ def place(
     from coterie.data.dataset import Scaler
     from coterie.data.load import load
     from coterie.studies.experiment import config_of, open_run
-    from coterie.studies.placement import arrivals
+    from coterie.studies.newcomers import arrivals
 
     config = config_of(folder)
     options = dict(map(assignment, settings)) if settings else dict(config.data.reader)

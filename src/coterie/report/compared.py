@@ -15,7 +15,7 @@ from coterie.report.charts.compared import CHARTS, labels
 from coterie.report.page import Section, draw, html, left_out, save
 from coterie.report.verdict import Tile
 from coterie.runs.comparison import Comparison
-from coterie.runs.comparison.text import accuracy, cost, words
+from coterie.runs.comparison_text import accuracy, cost, words
 from coterie.runs.text_table import TextTable
 
 TABLES = Block("tables", "The numbers", "Means over seeds; click a head to sort.")

@@ -143,7 +143,7 @@ class Reportable(Protocol):
 
 def read(folder: str | Path, *, memory: bool = True) -> RunData:
     """A run's folder, finished or not; without `memory`, the checkpoint is left alone."""
-    records = RunReader(folder)
+    records = RunReader(Path(folder))
     run = RunData(
         title=records.folder.name,
         settings=records.settings,

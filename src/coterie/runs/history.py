@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 
@@ -22,20 +23,17 @@ class Row(NamedTuple):
     value: float
 
 
+@dataclass
 class History:
     """All rows of a run, in the order they were measured."""
 
-    def __init__(self, rows: Iterable[Row] = ()) -> None:
-        self.rows = list(rows)
+    rows: list[Row] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[Row]:
         return iter(self.rows)
 
     def __len__(self) -> int:
         return len(self.rows)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, History) and self.rows == other.rows
 
     def series(self, metric: str, stage: str = "before") -> dict[int, float]:
         """A number of the whole federation by round."""
@@ -95,4 +93,4 @@ def from_csv(text: str) -> History:
     """The history that `to_csv` wrote, header included."""
     reader = csv.reader(io.StringIO(text))
     next(reader, None)
-    return History(Row(int(r[0]), r[1], r[2], r[3], r[4], float(r[5])) for r in reader)
+    return History([Row(int(r[0]), r[1], r[2], r[3], r[4], float(r[5])) for r in reader])

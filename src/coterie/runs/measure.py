@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -17,49 +17,48 @@ from coterie.words.grouping import silhouette
 def tested(state: State, scores: Scores, names: Sequence[str], sizes: Tensor) -> list[Row]:
     """Accuracy and loss of every client, then of the federation, stage by stage."""
     rows = []
-    t = state.round
-    who = named(state, scores.clients, names)
-    for s, stage in enumerate(scores.stages):
-        accuracy, loss = scores.accuracy[s], scores.loss[s]
-        for (name, cluster), a, b in zip(who, accuracy.tolist(), loss.tolist(), strict=True):
-            rows += [
-                Row(t, name, cluster, stage, "accuracy", a),
-                Row(t, name, cluster, stage, "loss", b),
-            ]
-        if len(who):
-            whole = metrics.summarise(accuracy, sizes[scores.clients]) | {
-                "loss": float(loss.mean())
-            }
-            rows += [Row(t, "", "", stage, name, value) for name, value in whole.items()]
+    for stage, accuracy, loss in zip(scores.stages, scores.accuracy, scores.loss, strict=True):
+        both = {"accuracy": accuracy, "loss": loss}
+        rows += of_clients(state, scores.clients, names, stage, both)
+        if len(scores.clients):
+            whole = metrics.summarise(accuracy, sizes[scores.clients])
+            rows += of_all(state, stage, whole | {"loss": float(loss.mean())})
     return rows
-
-
-def named(state: State, clients: Tensor, names: Sequence[str]) -> list[tuple[str, str]]:
-    """Some clients by name, each with the model it holds."""
-    held = state.assign[clients].tolist()
-    return [
-        (names[i], str(c) if c >= 0 else "") for i, c in zip(clients.tolist(), held, strict=True)
-    ]
 
 
 def traffic(state: State, asked: Sequence[Asked], names: Sequence[str]) -> list[Row]:
     """Bytes to and from every client that took part, then of the federation."""
-    rows = []
-    n = len(state.assign)
+    ways, total = ("bytes_down", "bytes_up"), moved(asked, len(state.assign))
+    there = total.sum(0).nonzero().flatten()
+    each = dict(zip(ways, total[:, there], strict=True))
+    whole = dict(zip(ways, total.sum(1).tolist(), strict=True))
+    return of_clients(state, there, names, "traffic", each) + of_all(state, "traffic", whole)
+
+
+def of_clients(
+    state: State, clients: Tensor, names: Sequence[str], stage: str, numbers: Mapping[str, Tensor]
+) -> list[Row]:
+    """The numbers of each of some clients, by name and with the model it holds."""
+    held = state.assign[clients].tolist()
+    values = zip(*(x.tolist() for x in numbers.values()), strict=True)
+    return [
+        Row(state.round, names[i], str(c) if c >= 0 else "", stage, metric, value)
+        for i, c, own in zip(clients.tolist(), held, values, strict=True)
+        for metric, value in zip(numbers, own, strict=True)
+    ]
+
+
+def of_all(state: State, stage: str, numbers: Mapping[str, float]) -> list[Row]:
+    """Numbers of the whole federation."""
+    return [Row(state.round, "", "", stage, metric, value) for metric, value in numbers.items()]
+
+
+def moved(asked: Sequence[Asked], n: int) -> Tensor:
+    """(2, n) bytes down to and up from each client."""
     total = torch.zeros(2, n, dtype=torch.long)
     for a in asked:
-        total[0].index_add_(0, a.clients, a.down)
-        total[1].index_add_(0, a.clients, a.up)
-    there = total.sum(0).nonzero().flatten()
-    down, up = total[:, there].tolist()
-    for (name, cluster), d, u in zip(named(state, there, names), down, up, strict=True):
-        rows += [
-            Row(state.round, name, cluster, "traffic", "bytes_down", d),
-            Row(state.round, name, cluster, "traffic", "bytes_up", u),
-        ]
-    for metric, value in zip(("bytes_down", "bytes_up"), total.sum(1).tolist(), strict=True):
-        rows.append(Row(state.round, "", "", "traffic", metric, value))
-    return rows
+        total.index_add_(1, a.clients, torch.stack([a.down, a.up]))
+    return total
 
 
 def questions(asked: Sequence[Asked]) -> dict[str, dict[str, float]]:
@@ -75,10 +74,7 @@ def questions(asked: Sequence[Asked]) -> dict[str, dict[str, float]]:
 
 
 def grouped(
-    state: State,
-    before: Tensor | None,
-    truth: Tensor | None,
-    last: LastFit | None = None,
+    state: State, before: Tensor | None, truth: Tensor | None, last: LastFit | None = None
 ) -> list[Row]:
     """How many clusters there are, how they fit the planted groups, and who moved.
 
@@ -96,7 +92,7 @@ def grouped(
         both = (before >= 0) & (state.assign >= 0)
         if both.any():
             found["churn"] = metrics.churn(before[both], state.assign[both])
-    return [Row(state.round, "", "", "clusters", name, value) for name, value in found.items()]
+    return of_all(state, "clusters", found)
 
 
 def fit(state: State, truth: Tensor | None) -> dict[str, float]:

@@ -6,7 +6,8 @@ accuracy (which is not accuracy 0): such clients are left out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -210,6 +211,40 @@ def nmi(true: Tensor, pred: Tensor) -> float:
     1.0
     """
     return float(cluster.normalized_mutual_info_score(*(_alone(x) for x in _both(true, pred))))
+
+
+@dataclass(frozen=True)
+class PerClient:
+    """One number per client.
+
+    >>> accuracy = PerClient({"a": 0.5, "b": 1.0})
+    >>> accuracy.mean(), accuracy.worst(), accuracy["b"]
+    (0.75, 0.5, 1.0)
+    """
+
+    values: Mapping[str, float]
+
+    def __getitem__(self, client: str | int) -> float:
+        return self.values[str(client)]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def mean(self) -> float:
+        """The plain mean over clients."""
+        return float(self._tensor().mean())
+
+    def std(self) -> float:
+        """The deviation over clients (population)."""
+        return float(self._tensor().std(correction=0))
+
+    def worst(self, share: float = 0.0) -> float:
+        """The worst client, or the mean of the worst share of clients."""
+        count = max(1, round(share * len(self)))
+        return bottom_k(self._tensor(), count)
+
+    def _tensor(self) -> Tensor:
+        return torch.tensor(list(self.values.values()), dtype=torch.float64)
 
 
 def _tested(accuracy: Tensor) -> Tensor:

@@ -10,6 +10,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
+from pydantic import TypeAdapter
+
 from coterie.core import storage
 from coterie.runs.history import csv_lines
 
@@ -44,8 +46,7 @@ class Joined:
 
     def accuracy(self, epochs: int, shots: int | None = None) -> float | None:
         """The mean over newcomers."""
-        them = [r for r in self.rows if r.epochs == epochs and r.shots == shots]
-        return mean(r.accuracy for r in them)
+        return mean(r.accuracy for r in self.rows if r.epochs == epochs and r.shots == shots)
 
     def assigned(self, shots: int | None = None) -> float | None:
         """The share of newcomers in a cluster of their own group, of those who could be."""
@@ -83,23 +84,6 @@ def read(folder: Path) -> Joined | None:
     """What `record` wrote, or None if nobody joined."""
     if not (folder / FILE).exists():
         return None
-    rows = []
-    for r in csv.DictReader(io.StringIO((folder / FILE).read_text())):
-        number = {
-            k: int(v) if v else None for k, v in r.items() if k in ("group", "cluster", "shots")
-        }
-        rows.append(
-            Row(
-                r["newcomer"],
-                number["group"],
-                number["cluster"],
-                None if not r["right"] else r["right"] == "True",
-                number["shots"],
-                int(r["samples"]),
-                int(r["epochs"]),
-                float(r["accuracy"]) if r["accuracy"] else None,
-                int(r["bytes_down"]),
-                int(r["bytes_up"]),
-            )
-        )
-    return Joined(tuple(rows))
+    rows = csv.DictReader(io.StringIO((folder / FILE).read_text()))
+    known = [{name: v or None for name, v in row.items()} for row in rows]
+    return Joined(TypeAdapter(tuple[Row, ...]).validate_python(known))

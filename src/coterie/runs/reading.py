@@ -14,6 +14,7 @@ import os
 import re
 import socket
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -48,11 +49,11 @@ class Clusters(NamedTuple):
         return Clusters(self.names, self.rounds[some], self.assign[some], group)
 
 
+@dataclass(frozen=True)
 class RunReader:
     """A run's folder; each of its files is read when it is first asked for."""
 
-    def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
+    folder: Path
 
     @cached_property
     def settings(self) -> str:

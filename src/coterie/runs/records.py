@@ -93,71 +93,29 @@ def unused(wanted: Path) -> Path:
     return path
 
 
+def prepare(path: Path) -> None:
+    """A folder for a new run, refused if there is one in it; one that never began may be there."""
+    if (path / "run.toml").exists() and checkpoint.rounds(path / "checkpoints"):
+        raise CheckpointError(
+            f"{path} already holds a run",
+            code="K005",
+            fix=f"continue it with `coterie resume {path}`, or choose another --out",
+        )
+    storage.make_folder(path / "checkpoints")
+
+
 class RunFolder:
-    """A run on disk, held by one process at a time."""
+    """A run on disk; as a context, it is held by one process at a time."""
 
     def __init__(self, path: Path, *, keep: int = 2) -> None:
         self.path, self.keep = path, keep
         self.metrics: CsvFile
         self.clusters: CsvFile
-        self._lock: IO[str] | None = None
+        self._lock: IO[str]
 
-    @classmethod
-    def create(cls, path: Path, settings: str, *, keep: int = 2) -> RunFolder:
-        """A new run; `settings` is the text of its run.toml. One that never began may be there."""
-        if (path / "run.toml").exists() and checkpoint.rounds(path / "checkpoints"):
-            raise CheckpointError(
-                f"{path} already holds a run",
-                code="K005",
-                fix=f"continue it with `coterie resume {path}`, or choose another --out",
-            )
-        storage.make_folder(path / "checkpoints")
-        run = cls(path, keep=keep)
-        run.hold()
-        try:
-            run.sweep()
-            run.mend_events()
-            storage.replace_file(path / "run.toml", settings.encode())
-            run.metrics = CsvFile(path / "metrics.csv", history.HEADER)
-            run.clusters = CsvFile(path / "clusters.csv", "round,client,cluster,group\n")
-        except BaseException:
-            run.release()
-            raise
-        return run
-
-    @classmethod
-    def reopen(cls, path: Path, *, keep: int = 2) -> tuple[RunFolder, checkpoint.Checkpoint]:
-        """A run that stopped, put back to the end of its last whole round."""
-        expect_run(path)
-        run = cls(path, keep=keep)
-        run.hold()
-        try:
-            return run, run.back()
-        except BaseException:
-            run.release()
-            raise
-
-    def back(self) -> checkpoint.Checkpoint:
-        """Everything in the folder as it stood at the end of the last whole round."""
-        path = self.path
-        self.sweep()
-        last, faults = checkpoint.latest(path / "checkpoints")
-        self.metrics = CsvFile.back_to(path / "metrics.csv", last.notes["metrics.csv"])
-        self.clusters = CsvFile.back_to(path / "clusters.csv", last.notes["clusters.csv"])
-        self.mend_events()
-        for fault in faults:
-            self.event({"event": "warning", "text": str(fault.what), "used": str(last.path)})
-        return last
-
-    def sweep(self) -> None:
-        """Remove what a crash left half-written."""
-        checkpoint.sweep(self.path / "checkpoints")
-        for stray in self.path.glob(".*.tmp"):
-            stray.unlink()
-
-    def hold(self) -> None:
+    def __enter__(self) -> RunFolder:
         """Keep every other process out; the lock goes with the process, even at kill -9."""
-        self._lock = open(self.path / ".lock", "a+")  # noqa: SIM115  held until release
+        self._lock = open(self.path / ".lock", "a+")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as cause:
@@ -172,18 +130,37 @@ class RunFolder:
         self._lock.truncate(0)
         self._lock.write(f"process {os.getpid()} on {socket.gethostname()}")
         self._lock.flush()
-
-    def __enter__(self) -> RunFolder:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.release()
+        self._lock.close()
 
-    def release(self) -> None:
-        """Give the folder free for other processes."""
-        if self._lock:
-            self._lock.close()
-            self._lock = None
+    def begin(self, settings: str) -> None:
+        """A new run, whose folder is prepared; `settings` is the text of its run.toml."""
+        self.sweep()
+        self.mend_events()
+        storage.replace_file(self.path / "run.toml", settings.encode())
+        self.metrics = CsvFile(self.path / "metrics.csv", history.HEADER)
+        self.clusters = CsvFile(self.path / "clusters.csv", "round,client,cluster,group\n")
+
+    def back(self) -> checkpoint.Checkpoint:
+        """A run that stopped, put back to the end of its last whole round."""
+        path = self.path
+        expect_run(path)
+        self.sweep()
+        last, faults = checkpoint.latest(path / "checkpoints")
+        self.metrics = CsvFile.back_to(path / "metrics.csv", last.notes["metrics.csv"])
+        self.clusters = CsvFile.back_to(path / "clusters.csv", last.notes["clusters.csv"])
+        self.mend_events()
+        for fault in faults:
+            self.event({"event": "warning", "text": str(fault.what), "used": str(last.path)})
+        return last
+
+    def sweep(self) -> None:
+        """Remove what a crash left half-written."""
+        checkpoint.sweep(self.path / "checkpoints")
+        for stray in self.path.glob(".*.tmp"):
+            stray.unlink()
 
     def event(self, event: Mapping[str, Any]) -> None:
         """Write what happened, and when, as a line of events.jsonl."""
@@ -210,11 +187,7 @@ class RunFolder:
         self, state: State, memories: checkpoint.Memories, notes: Mapping[str, Any]
     ) -> None:
         """Save the end of a round, so that the run can go on from there whatever happens."""
-        notes = {
-            **notes,
-            "metrics.csv": self.metrics.mark(),
-            "clusters.csv": self.clusters.mark(),
-        }
+        notes = {**notes} | {file.path.name: file.mark() for file in (self.metrics, self.clusters)}
         checkpoint.save(self.path / "checkpoints", state, memories, notes, keep=self.keep)
 
     def history(self) -> History:
@@ -223,6 +196,5 @@ class RunFolder:
 
     def summary(self, summary: Mapping[str, Any]) -> None:
         """Write the numbers at the end of a run as summary.json."""
-        storage.replace_file(
-            self.path / "summary.json", (json.dumps(summary, indent=1) + "\n").encode()
-        )
+        text = json.dumps(summary, indent=1) + "\n"
+        storage.replace_file(self.path / "summary.json", text.encode())

@@ -9,7 +9,7 @@ come out so again? There each seed is one pair, and a few seeds can show nothing
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from math import inf, sqrt
 
@@ -104,16 +104,8 @@ class Wilcoxon:
     @property
     def turned(self) -> Wilcoxon:
         """This test with its two methods exchanged."""
-        return Wilcoxon(
-            self.second,
-            self.first,
-            self.over,
-            self.losses,
-            self.ties,
-            self.wins,
-            -self.difference,
-            self.p,
-        )
+        a, b, d = self.second, self.first, -self.difference
+        return replace(self, first=a, second=b, wins=self.losses, losses=self.wins, difference=d)
 
 
 def shown(p: float) -> str:
@@ -204,17 +196,13 @@ class Friedman:
         [('a', 'b'), ('b', 'c')]
         """
         order = sorted(self.methods, key=lambda m: self.ranks[m])
+        limit = self.critical_difference + 1e-9  # with room for rounding
         bars: list[tuple[str, ...]] = []
         for i, first in enumerate(order):
-            near = [m for m in order[i:] if self.ranks[m] - self.ranks[first] <= self.limit]
+            near = [m for m in order[i:] if self.ranks[m] - self.ranks[first] <= limit]
             if len(near) > 1 and not (bars and set(near) <= set(bars[-1])):
                 bars.append(tuple(near))
         return bars
-
-    @property
-    def limit(self) -> float:
-        """The critical difference, with room for rounding."""
-        return self.critical_difference + 1e-9
 
     @property
     def sentence(self) -> str:

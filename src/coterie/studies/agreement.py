@@ -6,7 +6,9 @@ import json
 import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -76,68 +78,34 @@ def natural(name: str) -> tuple[int, int, str]:
 
 
 class RemotePopulation(Population):
-    """Clients whose data are elsewhere: only their names, their sizes and the classes are known."""
+    """Clients whose data are elsewhere: only their names, their sizes and the classes are known.
+
+    Of the data and the partition there is what they agreed on: no groups, none moves.
+    """
 
     def __init__(self, agreed: Agreement) -> None:
-        self.agreed = agreed
-        self.public = None
-        self.partition: Any = UnknownPartition()
+        self.agreed, self.public = agreed, None
+        self.data: Any = SimpleNamespace(classes=agreed.classes, shape=agreed.shape)
+        self.partition: Any = SimpleNamespace(
+            names=agreed.names, group=None, notes=(), moves=None, moves_at=0
+        )
 
     def __len__(self) -> int:
         return len(self.agreed.names)
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Of the clients."""
-        return self.agreed.names
-
-    @property
+    @cached_property
     def sizes(self) -> Tensor:
         """(n,) training samples of each client, float64."""
         return torch.tensor(self.agreed.sizes, dtype=torch.float64)
 
-    @property
-    def group(self) -> None:
-        """Nobody planted one."""
-
-    @property
-    def classes(self) -> int:
-        """How many classes the labels have."""
-        return len(self.agreed.classes)
-
-    @property
-    def class_names(self) -> tuple[str, ...]:
-        """The names of the classes."""
-        return self.agreed.classes
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of one sample."""
-        return self.agreed.shape
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Nothing was repaired here."""
-        return ()
-
-    @property
+    @cached_property
     def key(self) -> str:
         """What the run may rely on when it is resumed."""
         return json.dumps([self.agreed.experiment, self.agreed.classes, self.agreed.shape])
 
-    def at(self, round: int) -> RemotePopulation:
-        """The same in every round."""
-        return self
-
     def label_counts(self) -> Tensor:
         """(n, K) unknown: zeros."""
         return torch.zeros(len(self), self.classes, dtype=torch.long)
-
-
-class UnknownPartition:
-    """The partition of clients who brought their own data: nothing is known of it, none moves."""
-
-    moves_at = 0
 
 
 def refuse_federation(folder: Path) -> None:

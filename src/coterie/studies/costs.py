@@ -18,7 +18,7 @@ from coterie.core.types import Asked, Method
 from coterie.data.population import Population, partition
 from coterie.engines.front import Front
 from coterie.methods import METHODS, find
-from coterie.studies.network import build_layout
+from coterie.studies.training import build_layout
 from coterie.tasks.solver import Solver
 
 CLIENTS, ROUNDS = 8, 8

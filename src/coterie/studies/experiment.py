@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,7 @@ import torch
 
 from coterie import config as configs
 from coterie import engines
-from coterie.config import Config
-from coterie.config.resolved import tree
+from coterie.config import Config, toml
 from coterie.config.schema import Train
 from coterie.core.errors import CheckpointError
 from coterie.core.events import Listener, silence
@@ -23,17 +24,12 @@ from coterie.core.types import Method
 from coterie.data.load import load
 from coterie.data.population import Population, partition
 from coterie.methods import find
-from coterie.runs import checkpoint
-from coterie.runs.newcomers import record
-from coterie.runs.reading import RunReader
-from coterie.runs.records import expect_run, unused
+from coterie.runs import checkpoint, newcomers, reading, records
 from coterie.studies import training
 from coterie.studies.agreement import refuse_federation
-from coterie.studies.network import build_layout
 from coterie.studies.newcomers import hold_out, join
 from coterie.studies.result import Result
 from coterie.studies.train_loop import Plan, summary_of
-from coterie.studies.training import Gather
 from coterie.tasks.optimiser import SGD
 from coterie.tasks.solver import Solver
 from coterie.trackers import track
@@ -44,10 +40,24 @@ def execute(
     out: str | Path | None = None,
     on_event: Listener | None = None,
     *,
+    resume: bool = False,
     page: bool = True,
+    gather: training.Gather | None = None,
 ) -> Result:
-    """Run an experiment in a folder: `out`, or a new one named by the experiment."""
-    return run_experiment(config, Path(out) if out else fresh(config), on_event, page=page)
+    """Everything an experiment file names, put together, run, and followed by its trackers.
+
+    It is run in the folder `out`, or in a new one named by the experiment. `gather` brings clients
+    from elsewhere; without it they are made from the experiment's data.
+    """
+    torch.set_num_threads(config.engine.threads)
+    folder = Path(out) if out else fresh(config)
+    clients = gather or simulated(config)
+    plan, settings = Plan.of(config), configs.resolved(config)
+    listen, trackers = on_event or silence, config.output.trackers
+    with track(trackers, folder, settings=flat(settings), then=listen) as tell:
+        return training.train(
+            clients, plan, settings, out=folder, resume=resume, tell=tell, page=page
+        )
 
 
 def resume(
@@ -66,53 +76,22 @@ def resume(
     path = Path(folder)
     config = config_to_resume(path, settings, allow)
     refuse_federation(path)
-    return run_experiment(config, path, on_event, resume=True, page=page)
+    return execute(config, path, on_event, resume=True, page=page)
 
 
-def run_experiment(
-    config: Config,
-    out: Path,
-    on_event: Listener | None = None,
-    *,
-    resume: bool = False,
-    page: bool = True,
-    gather: Gather | None = None,
-) -> Result:
-    """Everything an experiment file names, put together, run, and followed by its trackers.
-
-    `gather` brings clients from elsewhere; without it they are made from the experiment's data.
-    """
-    torch.set_num_threads(config.engine.threads)
-    clients = gather or simulated(config)
-    settings = flat(tree(config))
-    with track(config.output.trackers, out, settings=settings, then=on_event or silence) as tell:
-        return training.train(
-            clients,
-            Plan.of(config),
-            configs.resolved(config),
-            out=out,
-            resume=resume,
-            tell=tell,
-            page=page,
-        )
-
-
-def simulated(config: Config) -> Gather:
+def simulated(config: Config) -> training.Gather:
     """The clients of an experiment, made from its data; those who are held out join afterwards."""
     everyone = everybody(config)
-    clients, newcomers = divided(config, everyone)
+    clients, late = divided(config, everyone)
 
     def welcome(result: Result) -> None:
-        if not newcomers or not result.folder:
+        if not late or not result.folder:
             return
-        joined = join(
-            result,
-            [everyone[i] for i in newcomers],
-            None if everyone.group is None else everyone.group[newcomers].tolist(),
-            epochs=config.newcomers.epochs,
-            shots=config.newcomers.shots,
+        groups = None if everyone.group is None else everyone.group[late].tolist()
+        them, how = [everyone[i] for i in late], config.newcomers
+        newcomers.record(
+            result.folder, join(result, them, groups, epochs=how.epochs, shots=how.shots)
         )
-        record(result.folder, joined)
 
     return training.simulation(
         method(config),
@@ -128,7 +107,7 @@ def simulated(config: Config) -> Gather:
 
 def config_of(path: Path, settings: Iterable[tuple[str, Any]] = ()) -> Config:
     """The experiment that a run's folder was made by."""
-    expect_run(path)
+    records.expect_run(path)
     text = (path / "run.toml").read_text()
     if tomllib.loads(text).get("started_from") == "python":
         raise CheckpointError(
@@ -165,7 +144,7 @@ def open_run(folder: str | Path) -> Result:
     fed = engines.build("serial", clients, layout, config.seed)
     fed.restore(saved.memories)
     how = method(config)
-    history = RunReader(path).history_at(saved.notes)
+    history = reading.RunReader(path).history_at(saved.notes)
     summary = summary_of(how, clients, Plan.of(config), history)
     return Result(how, clients, fed, saved.state, history, summary, path)
 
@@ -212,7 +191,7 @@ def method(config: Config) -> Method:
 
 def network(config: Config, shape: Sequence[int], classes: int) -> Layout:
     """The network of an experiment for samples of this shape, as a row of parameters."""
-    return build_layout(
+    return training.build_layout(
         config.model.name,
         shape,
         classes,
@@ -237,7 +216,7 @@ def fresh(config: Config) -> Path:
     """A folder for a new run of an experiment: as its output.dir says, and not there yet."""
     name = config.method.rsplit(":", 1)[-1].lower()
     date = time.strftime("%Y-%m-%d_%H%M%S")
-    return unused(Path(config.output.dir.format(date=date, method=name, seed=config.seed)))
+    return records.unused(Path(config.output.dir.format(date=date, method=name, seed=config.seed)))
 
 
 def refuse_changes(then: str, now: Config, allowed: Iterable[str]) -> None:
@@ -245,7 +224,7 @@ def refuse_changes(then: str, now: Config, allowed: Iterable[str]) -> None:
 
     `then` is the run.toml of that time.
     """
-    before, after = flat(tomllib.loads(then)), flat(tree(now))
+    before, after = flat(then), flat(configs.resolved(now))
     changed = [k for k in sorted({*before, *after}) if before.get(k) != after.get(k)]
     refused = [k for k in changed if k not in set(allowed) and not k.startswith("output.")]
     if refused:
@@ -258,21 +237,11 @@ def refuse_changes(then: str, now: Config, allowed: Iterable[str]) -> None:
         )
 
 
-def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested tables as dotted keys, their values as TOML knows them: lists, and nothing for None.
+def flat(text: str) -> dict[str, Any]:
+    """The values of a TOML file by their dotted keys.
 
-    >>> flat({"seed": 0, "train": {"lr": 0.1, "target": None}, "angles": (0, 90)})
-    {'seed': 0, 'train.lr': 0.1, 'angles': [0, 90]}
+    >>> flat("seed = 0\\n[train]\\nlr = 0.1")
+    {'seed': 0, 'train.lr': 0.1}
     """
-    out: dict[str, Any] = {}
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            out |= flat(value, f"{prefix}{key}.")
-        elif value is not None:
-            out[prefix + key] = listed(value)
-    return out
-
-
-def listed(value: Any) -> Any:
-    """A value with lists in place of tuples."""
-    return [listed(v) for v in value] if isinstance(value, list | tuple) else value
+    tree = tomllib.loads(text)
+    return {".".join(path): reduce(getitem, path, tree) for path in toml.leaves(tree)}

@@ -21,7 +21,6 @@ from coterie.studies import experiment
 from coterie.studies.agreement import Agreement, RemotePopulation, agree
 from coterie.studies.result import Result
 from coterie.studies.train_loop import Gathered
-from coterie.studies.training import Gather
 
 if TYPE_CHECKING:
     from coterie.engines.flower.exchange import Exchange
@@ -50,44 +49,9 @@ def run_federation(
     if not resume:
         refuse_newcomers(config)
     known = Agreement.load(folder) if resume else None
-    clients = remote(grid, config, folder, known, names, registered, check)
-    return experiment.run_experiment(config, folder, tell, resume=resume, gather=clients)
-
-
-def config_to_resume(
-    folder: Path, settings: Iterable[tuple[str, Any]], allow: Iterable[str]
-) -> Config:
-    """The experiment of a federation that is to go on; how long it waits for clients may differ."""
-    return experiment.config_to_resume(folder, settings, {*PATIENCE, *allow})
-
-
-def refuse_newcomers(config: Config) -> None:
-    """Refuse to hold clients out of a federation: a server can do that neither with its own data,
-    which are not theirs, nor with machines that come and go as their owners want."""
-    if config.newcomers.share:
-        raise ConfigError(
-            "clients cannot be held out of a federation",
-            code="C050",
-            where=f"newcomers.share = {config.newcomers.share}",
-            why="they are other machines, and who comes late is a newcomer by itself: the method "
-            "places it when it is there",
-            fix="set newcomers.share=0; coterie newcomers FILE holds clients out on this machine",
-        )
-
-
-def remote(
-    grid: Any,
-    config: Config,
-    folder: Path,
-    known: Agreement | None,
-    names: Sequence[str],
-    registered: Callable[[], Mapping[int, str]],
-    check: Callable[[], None],
-) -> Gather:
-    """Clients on other machines: they are waited for, and agree unless a run goes on whose
-    agreement is `known`."""
 
     def gather(say: Listener, last: Checkpoint | None) -> Gathered:
+        """They are waited for, and agree unless a run goes on whose agreement is `known`."""
         from coterie.engines.flower.backend import Retrying
         from coterie.engines.flower.exchange import Exchange
 
@@ -109,7 +73,28 @@ def remote(
             notes={"engine": "flower"},
         )
 
-    return gather
+    return experiment.execute(config, folder, tell, resume=resume, gather=gather)
+
+
+def config_to_resume(
+    folder: Path, settings: Iterable[tuple[str, Any]], allow: Iterable[str]
+) -> Config:
+    """The experiment of a federation that is to go on; how long it waits for clients may differ."""
+    return experiment.config_to_resume(folder, settings, {*PATIENCE, *allow})
+
+
+def refuse_newcomers(config: Config) -> None:
+    """Refuse to hold clients out of a federation: a server can do that neither with its own data,
+    which are not theirs, nor with machines that come and go as their owners want."""
+    if config.newcomers.share:
+        raise ConfigError(
+            "clients cannot be held out of a federation",
+            code="C050",
+            where=f"newcomers.share = {config.newcomers.share}",
+            why="they are other machines, and who comes late is a newcomer by itself: the method "
+            "places it when it is there",
+            fix="set newcomers.share=0; coterie newcomers FILE holds clients out on this machine",
+        )
 
 
 def flower(exchange: Exchange, config: Config, agreed: Agreement) -> Front:
@@ -136,21 +121,13 @@ def flower(exchange: Exchange, config: Config, agreed: Agreement) -> Front:
 
 def setup(config: Config, agreed: Agreement | None = None) -> dict[str, Any]:
     """What every client is told of the experiment; once they agreed, also on what."""
-    data = config.data
+    model, options = config.model, experiment.model_options(config)
+    splitting = ("test", "test_share", "scaling", "reader")
     told: dict[str, Any] = {
         "seed": config.seed,
         "threads": config.engine.threads,
-        "data": {
-            "test": data.test,
-            "test_share": data.test_share,
-            "scaling": data.scaling,
-            "reader": data.reader,
-        },
-        "model": {
-            "name": config.model.name,
-            "head": config.model.head,
-            "options": experiment.model_options(config),
-        },
+        "data": {key: getattr(config.data, key) for key in splitting},
+        "model": {"name": model.name, "head": model.head, "options": options},
     }
     if agreed is not None:
         told |= {"classes": list(agreed.classes), "shape": list(agreed.shape)}

@@ -20,7 +20,7 @@ from coterie.data.population import Population
 from coterie.methods.cflgt import CFLGT
 from coterie.methods.fedclust import FedClust
 from coterie.runs import metrics
-from coterie.studies.network import Model, build_layout
+from coterie.studies.training import Model, build_layout
 from coterie.tasks.signature import Trajectory
 from coterie.tasks.solver import Solver
 from coterie.words.distance import variation
@@ -63,16 +63,13 @@ class Inspection:
         k, ratio, score = self.cut.k, self.cut.ratio, self.cut.silhouette
         clear = f"gap {ratio:.2f}, silhouette {score:.2f}"
         found = f"{k} clusters ({clear})" if k > 1 else f"one cluster (the best cut had {clear})"
+        if self.group is not None:
+            right = metrics.clusters_correct(self.group, self.cut.labels)
+            found += f"; {right} of {len(self.names)} clients as planted"
         return (
             f"trajectories: Hopkins {self.hopkins:.2f} {tendency}\n"
-            f"updates: the automatic cut finds {found}{self._right()}"
+            f"updates: the automatic cut finds {found}"
         )
-
-    def _right(self) -> str:
-        if self.group is None:
-            return ""
-        right = metrics.clusters_correct(self.group, self.cut.labels)
-        return f"; {right} of {len(self.names)} clients as planted"
 
     def facts(self) -> dict[str, Any]:
         """Everything as plain values."""
@@ -93,12 +90,7 @@ class Inspection:
             "distance": self.measure,
             "curve": [
                 {"threshold": t, "clusters": k, "silhouette": s}
-                for t, k, s in zip(
-                    self.curve.threshold.tolist(),
-                    self.curve.k.tolist(),
-                    self.curve.silhouette.tolist(),
-                    strict=True,
-                )
+                for t, k, s in zip(*(x.tolist() for x in vars(self.curve).values()), strict=True)
             ],
             "cut": {
                 "threshold": self.cut.threshold,
@@ -115,11 +107,10 @@ class Inspection:
         from coterie.report.charts.inspection import Thresholds, Trajectories, figure
 
         kind, labels = ("cluster", self.cut.labels) if self.group is None else ("group", self.group)
+        seen, chosen = self.curve, self.cut.threshold
         return figure(
             Trajectories(self.trajectories, self.names, self.classes, labels.tolist(), kind),
-            Thresholds(
-                self.curve.threshold, self.curve.k, self.curve.silhouette, self.cut.threshold
-            ),
+            Thresholds(seen.threshold, seen.k, seen.silhouette, chosen),
             heads=(
                 f"gradient trajectories, {len(self.names):,} clients (Hopkins {self.hopkins:.2f})",
                 f"clusters by threshold ({self.measure})",

@@ -18,7 +18,7 @@ from coterie.data.dataset import Data
 from coterie.data.load import load
 from coterie.data.population import Population, partition
 from coterie.studies import experiment
-from coterie.studies.network import build_layout
+from coterie.studies.training import build_layout
 
 READING = ("label", "owner", "size", "gray", "shape", "channels", "peak")  # asked of any reader
 
@@ -58,24 +58,14 @@ class OwnData:
     """A client with data of its own, read here and split here as the experiment says."""
 
     def __init__(self, name: str, source: str, trust: Collection[str] = ()) -> None:
-        self.networks = TrustedNetworks(trust)
+        self.layout = TrustedNetworks(trust).layout
         self.name, self.source = name, source
         self._read: tuple[str, Data] | None = None
         self._split: tuple[str, Population] | None = None
 
     def introduce(self, setup: Mapping[str, Any]) -> Mapping[str, Any]:
         """How many samples it trains on, their classes and shape."""
-        data = self.data(setup)
-        own = self.split({**setup, "classes": list(data.classes)})
-        return {
-            "samples": len(own[0]),
-            "classes": list(data.classes),
-            "shape": list(data.shape),
-        }
-
-    def layout(self, setup: Mapping[str, Any]) -> Layout:
-        """The network that the server's setup names, if it is trusted."""
-        return self.networks.layout(setup)
+        return introduction(self.split({**setup, "classes": list(self.data(setup).classes)}), 0)
 
     def client(self, setup: Mapping[str, Any], round: int) -> Client:
         """The client's data, the same in every round."""
@@ -94,17 +84,10 @@ class OwnData:
         how, key = setup["data"], repr(setup)
         if self._split is None or self._split[0] != key:
             data = renumbered(self.data(setup), setup["classes"])
-            test: Any = how["test"] if data.x_test is not None else "own"
-            own = partition(
-                data,
-                "iid",
-                clients=1,
-                seed=int(setup["seed"]),
-                test=test,
-                test_share=how["test_share"],
-                scaling=how["scaling"],
-            )
-            self._split = key, own
+            split = {k: how[k] for k in ("test", "test_share", "scaling")}
+            if data.x_test is None:
+                split["test"] = "own"
+            self._split = key, partition(data, "iid", 1, int(setup["seed"]), **split)
         return self._split[1]
 
 
@@ -112,7 +95,7 @@ class PartitionClient:
     """Client `index` of an experiment's partition: for trying a federation on known data."""
 
     def __init__(self, file: Path, index: int, source: str | None = None) -> None:
-        self.networks = TrustedNetworks()
+        self.layout = TrustedNetworks().layout
         given = [("data.source", source)] if source else []
         self.config = configs.load(file, given)
         self.index = index
@@ -136,19 +119,17 @@ class PartitionClient:
 
     def introduce(self, setup: Mapping[str, Any]) -> Mapping[str, Any]:
         """How many samples it trains on, their classes and shape."""
-        return {
-            "samples": len(self.population[self.index]),
-            "classes": list(self.population.class_names),
-            "shape": list(self.population.shape),
-        }
-
-    def layout(self, setup: Mapping[str, Any]) -> Layout:
-        """The network that the server's setup names, if it is trusted."""
-        return self.networks.layout(setup)
+        return introduction(self.population, self.index)
 
     def client(self, setup: Mapping[str, Any], round: int) -> Client:
         """The client's data as the partition has them in this round."""
         return self.population.at(round)[self.index]
+
+
+def introduction(clients: Population, i: int) -> dict[str, Any]:
+    """What one of some clients says of itself."""
+    classes, shape = list(clients.class_names), list(clients.shape)
+    return {"samples": len(clients[i]), "classes": classes, "shape": shape}
 
 
 def renumbered(data: Data, classes: list[str]) -> Data:

@@ -12,17 +12,20 @@ import numpy as np
 import torch
 from torch import nn
 
+from coterie import engines
 from coterie.core.types import Engine, Method, State
 from coterie.data.population import Population
-from coterie.runs import metrics
 from coterie.runs.history import History
-from coterie.runs.per_client import PerClient
-from coterie.runs.reading import Clusters, RunReader
+from coterie.runs.metrics import PerClient
+from coterie.runs.reading import Clusters, Floats, RunReader
+from coterie.tasks.score import Score
 
 if TYPE_CHECKING:
     from coterie.data.population_given import Given
     from coterie.report.run_data import Insight, RunData
-    from coterie.studies.placement import Placement
+    from coterie.studies.newcomers import Placement
+
+TESTS = 2_000  # at most so many tests of one model on one client, for `Result.insight`
 
 
 @dataclass(frozen=True)
@@ -62,16 +65,24 @@ class Result:
         """Give newcomers a model and let each adapt it: a `Client`, (x, y), with its test set, or
         several of them. Nobody else moves, and this result stays as it is.
         """
-        from coterie.studies.placement import place
+        from coterie.studies.newcomers import place
 
         return place(self, newcomers, epochs)
 
     @cached_property
     def insight(self) -> Insight | None:
         """What only the clients' data can tell; None if they are on the clients' own machines."""
-        from coterie.studies.insight import insight
+        from coterie.report.run_data import Insight
 
-        return insight(self)
+        clients = self.population.at(self.state.round)
+        counts = clients.label_counts()
+        if not counts.any():  # a population that cannot see its labels counts none
+            return None
+        held = self.state.assign[self.state.placed]
+        clusters = held.unique().tolist()
+        personal = len(clusters) == len(held) > 1
+        cross = None if personal else cross_test(self, clusters)
+        return Insight(clients.class_names, counts.numpy(), cross, tuple(clusters))
 
     def run_data(self, *, insight: bool = True) -> RunData:
         """The run as a report draws it; without `insight`, nothing that takes further tests."""
@@ -113,6 +124,32 @@ class Result:
         return card(self)
 
 
+def cross_test(result: Result, clusters: Sequence[int]) -> Floats:
+    """(k, k) mean accuracy: every cluster's clients (row) with every cluster's model (column).
+
+    One model alone is not tested again: it has no other to be compared with.
+    """
+    table: Floats = np.full((len(clusters), len(clusters)), np.nan)
+    if len(clusters) < 2:
+        return table
+    state = result.state
+    # The run's own engine has let its workers go; a few tests are not worth starting them again.
+    fed = engines.build("serial", result.population, result.fed.layout, result.fed.seed)
+    fed.restore(result.fed.memories())
+    most = max(1, TESTS // len(clusters) ** 2)  # clients of each cluster
+    members = {c: (state.assign == c).nonzero().flatten()[:most] for c in clusters}
+    some = torch.cat(list(members.values())).sort().values
+    task = Score(private=result.method.score.private)
+    for j, model in enumerate(clusters):
+        lent = state.reassign(some, torch.full_like(some, model))
+        replies = fed.at(state.round, "evaluate").ask(some, task, lent)
+        accuracy = replies.values[:, 0, 0]
+        for i, cluster in enumerate(clusters):
+            theirs = accuracy[torch.isin(replies.clients, members[cluster])]
+            table[i, j] = float(theirs[~theirs.isnan()].mean())
+    return table
+
+
 def clusters_of(result: Result) -> Clusters:
     """Who held which model in each round of a run without a folder, as far as its history tells."""
     names = tuple(result.fed.names)
@@ -126,49 +163,3 @@ def clusters_of(result: Result) -> Clusters:
     assign[-1] = result.state.assign.numpy()
     groups = [g.numpy() for t in rounds if (g := result.population.at(int(t)).group) is not None]
     return Clusters(names, rounds, assign, np.stack(groups) if groups else None)
-
-
-def summarise(
-    history: History, *, clients: int, last_k: int, target: float | None, drift: int = 0
-) -> dict[str, Any]:
-    """The numbers of a run, each under its own name; never the best round by test accuracy."""
-    stage = history.stages[-1]
-    series = {stage: history.series("accuracy_mean", stage) for stage in history.stages}
-    final = list(series[stage])[-1]
-    out: dict[str, Any] = {"round": final, "stage": stage}
-    for name, values in series.items():
-        trained = [v for t, v in values.items() if t > 0] or list(values.values())
-        out[name] = {
-            r.metric: r.value
-            for r in history
-            if not r.client and r.round == final and r.stage == name
-        } | {
-            f"accuracy_last_{last_k}": metrics.last_k_mean(trained, last_k),
-            "accuracy_top_5": metrics.top_k_mean(trained, 5),
-        }
-        if target is not None:
-            rounds = [t for t in values if t > 0]
-            place = metrics.rounds_to_target([values[t] for t in rounds], target)
-            hit = None if place is None else rounds[place - 1]
-            out[name]["target"] = target
-            out[name]["rounds_to_target"] = hit
-            out[name]["bytes_to_target"] = None if hit is None else spent(history, hit)
-    out["clusters"] = {
-        r.metric: r.value for r in history if r.round == final and r.stage == "clusters"
-    }
-    if drift:
-        out["clusters"]["rounds_to_recover"] = recovery(history, drift, clients)
-    out["bytes_down"] = int(history.total("bytes_down"))
-    out["bytes_up"] = int(history.total("bytes_up"))
-    return out
-
-
-def spent(history: History, until: int) -> int:
-    """Bytes both ways up to a round."""
-    return int(history.total("bytes_down", until=until) + history.total("bytes_up", until=until))
-
-
-def recovery(history: History, drift: int, clients: int) -> int | None:
-    """Rounds from a drift until every client is in the right cluster again; None: never yet."""
-    right = history.series("clusters_correct", "clusters")
-    return next((t - drift for t, v in right.items() if t > drift and v == clients), None)

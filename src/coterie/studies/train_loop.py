@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,12 +12,12 @@ import torch
 from coterie.config import Config
 from coterie.core.events import Event, Listener
 from coterie.core.loop import evaluate, run
-from coterie.core.types import Asked, Engine, Method, State
+from coterie.core.types import Engine, Method, State
 from coterie.data.population import Population
-from coterie.runs import measure
+from coterie.runs import measure, metrics
 from coterie.runs.history import History, Row
 from coterie.runs.records import RunFolder
-from coterie.studies.result import Result, summarise
+from coterie.studies.result import Result
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,8 @@ class Plan:
     @classmethod
     def of(cls, config: Config) -> Plan:
         """The plan of an experiment file."""
-        return cls(
-            config.train.rounds,
-            config.evaluate.every,
-            config.evaluate.last_k,
-            config.evaluate.target,
-            config.output.checkpoint_every,
-            config.output.keep,
-        )
+        kept = {"checkpoint_every": config.output.checkpoint_every, "keep": config.output.keep}
+        return cls(config.train.rounds, **vars(config.evaluate), **kept)
 
     def tests_at(self, round: int) -> bool:
         """Whether clients are tested after this round."""
@@ -101,8 +95,9 @@ def train_loop(
             folder.record(state, rows, names, truth)
             if plan.saves_at(state.round):
                 folder.checkpoint(state, fed.memories(), facts or {})
-        for event in rejections(asked, names, state.round):
-            say(event)
+        for entry in asked:
+            for i, why in entry.rejected.items():
+                say({"event": "rejected", "round": state.round, "client": names[i], "why": why})
         if len(state.unplaced) and not torch.equal(state.unplaced, waiting):
             waiting = state.unplaced
             who = [names[i] for i in waiting.tolist()]
@@ -114,7 +109,12 @@ def train_loop(
         clock = now
     assert state is not None  # run yields at least where it starts
     seconds = round(time.perf_counter() - began, 3)
-    return conclude(them, plan, say, folder, state, history, seconds)
+    summary = summary_of(them.method, population, plan, history)
+    if folder:
+        folder.summary(summary | {"seconds": seconds})
+    path = folder.path if folder else None
+    say({"event": "done", "seconds": seconds, "folder": str(path) if path else None})
+    return Result(them.method, population, fed, state, history, summary, path)
 
 
 def recording(folder: RunFolder | None, tell: Listener) -> Listener:
@@ -153,44 +153,44 @@ def tested(them: Gathered, state: State) -> list[Row]:
     return measure.tested(state, scores, them.fed.names, them.fed.sizes)
 
 
-def rejections(asked: Sequence[Asked], names: Sequence[str], round: int) -> Iterator[Event]:
-    """An event for each reply of a round that was not used."""
-    for entry in asked:
-        for i, why in entry.rejected.items():
-            yield {"event": "rejected", "round": round, "client": names[i], "why": why}
-
-
-def conclude(
-    them: Gathered,
-    plan: Plan,
-    say: Listener,
-    folder: RunFolder | None,
-    state: State,
-    history: History,
-    seconds: float,
-) -> Result:
-    """The result of a run that came to its end, with its summary written and its end told."""
-    summary = summary_of(them.method, them.population, plan, history)
-    path = folder.path if folder else None
-    if folder:
-        folder.summary(summary | {"seconds": seconds})
-    say({"event": "done", "seconds": seconds, "folder": str(path) if path else None})
-    return Result(them.method, them.population, them.fed, state, history, summary, path)
-
-
 def summary_of(
     method: Method, population: Population, plan: Plan, history: History
 ) -> dict[str, Any]:
-    """The numbers of a whole run under their names, as summary.json holds them."""
-    clients = len(population)
-    asked = {"method": repr(method), "rounds": plan.rounds, "clients": clients}
-    return asked | summarise(
-        history,
-        clients=clients,
-        last_k=plan.last_k,
-        target=plan.target,
-        drift=population.partition.moves_at,
-    )
+    """The numbers of a whole run under their names, as summary.json holds them; never the best
+    round by test accuracy."""
+    ways, stage = ("bytes_down", "bytes_up"), history.stages[-1]
+    series = {stage: history.series("accuracy_mean", stage) for stage in history.stages}
+    final = list(series[stage])[-1]
+    out: dict[str, Any] = {"method": repr(method), "rounds": plan.rounds}
+    out |= {"clients": len(population), "round": final, "stage": stage}
+    for name, values in series.items():
+        trained = [v for t, v in values.items() if t > 0] or list(values.values())
+        out[name] = {
+            r.metric: r.value
+            for r in history
+            if not r.client and r.round == final and r.stage == name
+        } | {
+            f"accuracy_last_{plan.last_k}": metrics.last_k_mean(trained, plan.last_k),
+            "accuracy_top_5": metrics.top_k_mean(trained, 5),
+        }
+        if plan.target is not None:
+            rounds = [t for t in values if t > 0]
+            place = metrics.rounds_to_target([values[t] for t in rounds], plan.target)
+            hit = None if place is None else rounds[place - 1]
+            sent = None if hit is None else int(sum(history.total(w, until=hit) for w in ways))
+            out[name] |= {"target": plan.target, "rounds_to_target": hit, "bytes_to_target": sent}
+    out["clusters"] = {
+        r.metric: r.value for r in history if r.round == final and r.stage == "clusters"
+    }
+    if drift := population.partition.moves_at:
+        out["clusters"]["rounds_to_recover"] = recovery(history, drift, len(population))
+    return out | {way: int(history.total(way)) for way in ways}
+
+
+def recovery(history: History, drift: int, clients: int) -> int | None:
+    """Rounds from a drift until every client is in the right cluster again; None: never yet."""
+    right = history.series("clusters_correct", "clusters")
+    return next((t - drift for t, v in right.items() if t > drift and v == clients), None)
 
 
 def peculiar(population: Population) -> list[str]:
@@ -211,14 +211,8 @@ def peculiar(population: Population) -> list[str]:
 
 def headline(history: History, at: int) -> dict[str, float]:
     """The numbers of one round that a person watches."""
-    shown = {
-        "accuracy_mean": "accuracy",
-        "accuracy_worst": "worst",
-        "clusters": "clusters",
-        "ari": "ari",
-        "bytes_down": "bytes_down",
-        "bytes_up": "bytes_up",
-    }
+    shown = {name: name for name in ("clusters", "ari", "bytes_down", "bytes_up")}
+    shown |= {"accuracy_mean": "accuracy", "accuracy_worst": "worst"}
     found: dict[str, float] = {}
     for row in reversed(history.rows):
         if row.round != at:

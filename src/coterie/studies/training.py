@@ -6,16 +6,18 @@ open the folder, gather the clients, train, let newcomers join, write the page.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from coterie import engines
-from coterie.core import storage
+from coterie.config import toml
+from coterie.core import rng, storage
 from coterie.core.errors import CheckpointError, CoterieError
 from coterie.core.events import Listener, silence
 from coterie.core.layout import Layout
@@ -23,15 +25,66 @@ from coterie.core.types import Method
 from coterie.core.version import __version__
 from coterie.data.population import Population
 from coterie.engines.choice import Choice
+from coterie.models import factory
 from coterie.runs import checkpoint
-from coterie.runs.checkpoint import Checkpoint
-from coterie.runs.records import RunFolder
+from coterie.runs.records import RunFolder, prepare
 from coterie.studies.result import Result
 from coterie.studies.train_loop import Gathered, Plan, recording, train_loop
 
-Gather = Callable[[Listener, Checkpoint | None], Gathered]
+Model = str | nn.Module | Callable[..., nn.Module]  # a name of the zoo, a module, or its factory
+Gather = Callable[[Listener, checkpoint.Checkpoint | None], Gathered]
 """Brings the clients of a run together once its folder is open: what happens meanwhile is told to
 the listener, and a run that goes on has the checkpoint it goes on from."""
+
+
+def fit(
+    method: Method,
+    population: Population,
+    model: Model,
+    *,
+    rounds: int,
+    seed: int = 0,
+    head: str | None = None,
+    model_options: dict[str, Any] | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    engine: str = "auto",
+    workers: int = 0,
+    address: str | None = None,
+    on_event: Listener | None = None,
+    page: bool = True,
+    **plan: Any,
+) -> Result:
+    """Train `method` for `rounds` rounds and measure every client.
+
+    `model` is a name, a factory or a module; its initial weights follow from `seed`. With `out`,
+    everything is recorded in that folder, and report.html in it shows what came out unless `page`
+    is False; with `resume`, a run found there is continued to the same bits as if it had never
+    stopped. Further keywords are the fields of `Plan`.
+    """
+    layout = build_layout(
+        model, population.shape, population.classes, seed=seed, head=head, options=model_options
+    )
+    clients = simulation(
+        method, population, layout, seed=seed, engine=engine, workers=workers, address=address
+    )
+    return train(
+        clients,
+        Plan(rounds, **plan),
+        describe(method, model, seed, rounds),
+        out=None if out is None else Path(out),
+        resume=resume,
+        tell=on_event or silence,
+        page=page,
+    )
+
+
+def describe(method: Method, model: Model, seed: int, rounds: int) -> str:
+    """The run.toml of a run that was started from Python, for people to read."""
+    asked = {"method": repr(method), "model": str(model), "seed": seed, "rounds": rounds}
+    return "# Started from Python; continue it with coterie.fit(..., resume=True).\n" + toml.write(
+        {"started_from": "python", **asked}
+    )
 
 
 def train(
@@ -49,20 +102,32 @@ def train(
     With `out`, everything is recorded in that folder, whose run.toml is `settings`, and at the end
     there is a report.html in it unless `page` is False.
     """
-    folder, last = (None, None) if out is None else open_folder(out, settings, plan.keep, resume)
+    folder, last = RunFolder(out, keep=plan.keep) if out else None, None
+    goes_on = out and resume and checkpoint.rounds(out / "checkpoints")
+    if out and not goes_on:
+        prepare(out)
     with folder or nullcontext():
+        if folder and goes_on:
+            last = folder.back()
+        elif folder:
+            folder.begin(settings)
         say = recording(folder, tell)
         them = gather(say, last)
         with closing(them.fed):
             facts = facts_of(settings, them) if folder else {}
             if folder and last:
-                take_up(folder, last, settings, facts, say)
+                for warning in changes(facts, last.notes):
+                    say({"event": "warning", "text": warning})
+                if (
+                    file := folder.path / "run.toml"
+                ).read_text() != settings:  # more rounds, or allowed
+                    storage.replace_file(file, settings.encode())
                 them.fed.restore(last.memories)
             result = train_loop(them, plan, say, folder, last.state if last else None, facts)
             them.afterwards(result)
             if folder and page:
-                file = folder.path / "report.html"
-                return replace(result, page=write_page(result, file, say))
+                written = write_page(result, folder.path / "report.html", say)
+                return replace(result, page=written)
             return result
 
 
@@ -80,7 +145,7 @@ def simulation(
     """Clients whose data are at hand, reached by one of the engines of this machine or cluster."""
     wanted = engines.settle(engine, workers, population, layout, method)
 
-    def gather(say: Listener, last: Checkpoint | None) -> Gathered:
+    def gather(say: Listener, last: checkpoint.Checkpoint | None) -> Gathered:
         who = wanted
         if last and engine == "auto":  # as it was started, whatever this machine would suggest
             who = Choice(last.notes["engine"], last.notes["workers"], "as the run was started")
@@ -96,24 +161,27 @@ def simulation(
     return gather
 
 
-def open_folder(
-    path: Path, settings: str, keep: int, resume: bool
-) -> tuple[RunFolder, Checkpoint | None]:
-    """The folder of a run: a new one, or one put back to the end of its last whole round."""
-    if not (resume and checkpoint.rounds(path / "checkpoints")):
-        return RunFolder.create(path, settings, keep=keep), None
-    return RunFolder.reopen(path, keep=keep)
+def build_layout(
+    model: Model,
+    shape: Sequence[int],
+    classes: int,
+    *,
+    seed: int = 0,
+    head: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Layout:
+    """The network for samples of this shape as a row of parameters.
 
+    Its initial weights follow from `seed`, the seed of the whole run; `head` names the layer that
+    is the head, and `options` go to the network's builder.
 
-def take_up(
-    folder: RunFolder, last: Checkpoint, settings: str, facts: Mapping[str, Any], say: Listener
-) -> None:
-    """Make sure that a run may go on from its checkpoint, and write down what it goes on with."""
-    for warning in changes(facts, last.notes):
-        say({"event": "warning", "text": warning})
-    file = folder.path / "run.toml"
-    if file.read_text() != settings:  # more rounds, or a change that was allowed
-        storage.replace_file(file, settings.encode())
+    >>> build_layout("mclr", (1, 8, 8), 10).size
+    650
+    """
+    net = factory.build(
+        model, shape=shape, classes=classes, seed=rng.address(seed, "model"), **(options or {})
+    )
+    return Layout(net, head=head)
 
 
 def facts_of(settings: str, them: Gathered) -> dict[str, Any]:
@@ -146,7 +214,7 @@ def changes(now: Mapping[str, Any], then: Mapping[str, Any]) -> list[str]:
 
 
 def write_page(result: Result, file: Path, tell: Listener = silence) -> Path | None:
-    """The page of a run that just ended; what goes wrong here is told and does not spoil the run."""
+    """The page of a run that just ended; what goes wrong here is told and spoils no run."""
     from coterie import report  # plotly takes its time
 
     try:

@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from importlib import import_module
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from coterie.core.errors import ConfigError
 from coterie.core.events import Event, Listener
+from coterie.runs.records import RunFolder
+from coterie.trackers.programs import MLflow, TensorBoard, WandB
 
 
 class Tracker(Protocol):
@@ -33,18 +35,10 @@ class Tracker(Protocol):
         """The run came to its end, or was stopped before it."""
 
 
-class Entry(NamedTuple):
-    """Where the adapter of a tracker is, and the package it needs."""
-
-    module: str
-    cls: str
-    package: str
-
-
-TRACKERS = {
-    "tensorboard": Entry("coterie.trackers.tensorboard", "TensorBoard", "tensorboard"),
-    "mlflow": Entry("coterie.trackers.mlflow", "MLflow", "mlflow"),
-    "wandb": Entry("coterie.trackers.wandb", "WandB", "wandb"),
+TRACKERS: dict[str, Callable[[Path], Tracker]] = {  # each by the name of the package it needs
+    "tensorboard": TensorBoard,
+    "mlflow": MLflow,
+    "wandb": WandB,
 }
 
 
@@ -56,30 +50,24 @@ def find(name: str) -> Callable[[Path], Tracker]:
             code="C045",
             fix=f"use one of {', '.join(TRACKERS)}",
         )
-    entry = TRACKERS[name]
-    if find_spec(entry.package) is None:
+    if find_spec(name) is None:
         raise ConfigError(
             f"the tracker {name} is not installed",
             code="C045",
-            why=f"there is no package {entry.package}",
+            why=f"there is no package {name}",
             fix=f"pip install 'coterie[{name}]', or leave the tracker out",
         )
-    made: Callable[[Path], Tracker] = getattr(import_module(entry.module), entry.cls)
-    return made
+    return TRACKERS[name]
 
 
+@dataclass
 class Tracking:
     """A listener of a run that tells trackers of it. As a context, it ends them with the run."""
 
-    def __init__(
-        self,
-        trackers: Mapping[str, Tracker],
-        folder: Path,
-        settings: Mapping[str, Any],
-        then: Listener,
-    ) -> None:
-        self.trackers, self.folder = dict(trackers), folder
-        self.settings, self.then = settings, then
+    trackers: dict[str, Tracker]
+    folder: Path
+    settings: Mapping[str, Any]
+    then: Listener
 
     def __call__(self, event: Event) -> None:
         """Hear one event: pass it on, then tell the trackers."""
@@ -105,8 +93,6 @@ class Tracking:
 
     def warn(self, text: str) -> None:
         """One event more: in the records, if there are any, and to whoever listens."""
-        from coterie.runs.records import RunFolder
-
         event = {"event": "warning", "text": text}
         if (self.folder / "events.jsonl").exists():
             RunFolder(self.folder).event(event)

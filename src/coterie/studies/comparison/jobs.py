@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from coterie.config import Config
     from coterie.core.events import Listener
-    from coterie.runs.comparison import Cell, Comparison
+    from coterie.runs.comparison import Cell
 
 GONE = 3  # the exit code of a process whose parent has ended
 
@@ -72,28 +71,23 @@ def in_processes(jobs: int, cells: Sequence[Cell], listen: Listener) -> dict[str
     return failed
 
 
-def config_of(comparison: Comparison, cell: Cell) -> Config:
-    """The experiment of a cell, as compare.toml has it."""
-    from coterie import config as configs
-    from coterie.config import toml
-
-    tree = {**comparison.asked["experiments"][cell.label], "seed": cell.seed}
-    return configs.loads(toml.write(tree), str(comparison.folder / "compare.toml"))
-
-
 def main(folder: str, name: str) -> int:
     """Run one cell."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
     threading.Thread(target=leave_with_the_parent, daemon=True).start()
     # Only now, for torch takes its time.
+    from coterie import config as configs
+    from coterie.config import toml
     from coterie.runs.comparison import Comparison
     from coterie.studies.comparison.cells import error_text, listener_of, run_cell
 
     comparison = Comparison.load(folder)
     cell = next(c for c in comparison.cells if c.folder.name == name)
     listen = listener_of(cell, lambda event: print(json.dumps(event), flush=True))
+    experiment = {**comparison.asked["experiments"][cell.label], "seed": cell.seed}
     try:
-        run_cell(config_of(comparison, cell), cell, listen)
+        config = configs.loads(toml.write(experiment), str(comparison.folder / "compare.toml"))
+        run_cell(config, cell, listen)
     except Exception as error:
         print(error_text(error), file=sys.stderr)
         return 1

@@ -1,4 +1,7 @@
-"""Running a comparison: one cell after another or several at once, and on again after any stop."""
+"""Running a comparison: one cell after another or several at once, and on again after any stop.
+
+It is on equal terms: one comparison in a folder, and runs that share clients and initial weights.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +12,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from coterie.config import toml
 from coterie.config.grid import Grid
 from coterie.core import storage
-from coterie.core.errors import ConfigError
+from coterie.core.errors import CheckpointError, ConfigError
 from coterie.core.events import Listener
 from coterie.core.types import Method
 from coterie.methods import METHODS
-from coterie.runs.comparison import Cell, Comparison
-from coterie.runs.comparison.text import csv
-from coterie.runs.records import unused
+from coterie.runs.comparison import Cell, Comparison, cell_name
+from coterie.runs.comparison_text import csv
+from coterie.runs.records import RunFolder, unused
+from coterie.studies import experiment
 from coterie.studies.comparison.cells import error_text, listener_of, record_facts, run_cell
-from coterie.studies.comparison.equality import expect_equal_terms, locked, record_request
 from coterie.studies.comparison.jobs import in_processes
-from coterie.studies.fit import fit
+from coterie.studies.training import fit
 
 RunCell = Callable[[Cell, Listener], object]
 RunCells = Callable[[Sequence[Cell], Listener], dict[str, str]]  # -> why each that failed did
@@ -135,7 +139,8 @@ def run_missing(
 ) -> Comparison:
     """The cells that are not done yet, then the table of all of them."""
     listen = on_event or (lambda event: None)
-    with locked(folder):
+    storage.make_folder(folder)
+    with RunFolder(folder):  # no second comparison runs in it at the same time
         record_request(folder, asked)
         comparison = Comparison.load(folder)
         listen({"event": "comparison", "cells": len(comparison.cells), "folder": str(folder)})
@@ -176,3 +181,59 @@ def labels(methods: Sequence[Method]) -> dict[str, Method]:
 def fresh() -> Path:
     """A folder of its own for a comparison that was given none."""
     return unused(Path("runs") / time.strftime("%Y-%m-%d_%H%M%S_compare"))
+
+
+def record_request(folder: Path, asked: Mapping[str, Any]) -> None:
+    """Write down what was asked, or refuse to go on with something else."""
+    file, text = folder / "compare.toml", toml.write(asked)
+    if not file.exists():
+        names = [cell_name(label, 0) for label in asked["methods"]]
+        if same := next((n for n in names if names.count(n) > 1), None):
+            what = f"two methods would share the folder {same.removesuffix('-seed0')}"
+            raise ConfigError(what, code="C017", fix="write their settings in another way")
+        storage.replace_file(file, text.encode())
+        return
+    then, now = experiment.flat(file.read_text()), experiment.flat(text)
+    lines = differences(then, now, list(asked["methods"]))
+    if lines:
+        raise CheckpointError(
+            f"{folder} holds another comparison",
+            code="K012",
+            where="\n".join(lines),
+            why="the runs to come would not be comparable with the runs that are there",
+            fix="put the settings back, or choose another folder with --out",
+        )
+
+
+def differences(then: Mapping[str, Any], now: Mapping[str, Any], methods: list[str]) -> list[str]:
+    """What differs, key by key; a key that differs alike for every method is told once."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for key in dict.fromkeys([*then, *now]):
+        if then.get(key) == now.get(key) or ".output." in key:
+            continue
+        label = next((m for m in methods if key.startswith(f"experiments.{m}.")), "")
+        short = key.removeprefix(f"experiments.{label}.") if label else key
+        found.setdefault((short, f"was {then.get(key)!r}, is {now.get(key)!r}"), []).append(label)
+    if any(key in ("methods", "seeds") for key, _ in found):  # the rest follows from it
+        found = {k: v for k, v in found.items() if k[0] in ("methods", "seeds")}
+    everybody = ({""}, set(methods))
+    return [
+        f"{key}{'' if set(who) in everybody else ' of ' + ', '.join(who)}: {text}"
+        for (key, text), who in found.items()
+    ]
+
+
+def expect_equal_terms(comparison: Comparison) -> None:
+    """Refuse cells of one seed whose clients or initial weights are not the same."""
+    for seed in comparison.seeds:
+        cells = [c for c in comparison.cells if c.seed == seed and c.done]
+        for what in ("population", "initial"):
+            kinds = {c.facts[what] for c in cells}
+            if len(kinds) > 1:
+                raise CheckpointError(
+                    f"the runs of seed {seed} do not share their "
+                    + {"population": "clients", "initial": "initial weights"}[what],
+                    code="K013",
+                    where="\n".join(f"{c.folder.name}: {c.facts[what][:16]}" for c in cells),
+                    fix="start the comparison again in another folder with --out",
+                )

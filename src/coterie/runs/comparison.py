@@ -1,4 +1,4 @@
-"""Methods side by side: a folder of runs, read back as one table and its tests.
+"""Methods side by side: a folder of runs, read back as one table, and what its tests find.
 
 FOLDER/compare.toml         what was asked: methods, seeds, and the experiment of each method
 FOLDER/fedavg-seed0/        an ordinary run (see runs/records.py), and when it is done, cell.json
@@ -10,23 +10,26 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from coterie.core.errors import CheckpointError
-from coterie.runs import newcomers
-from coterie.runs.comparison.findings import Findings, findings
-from coterie.runs.comparison.text import written
-from coterie.runs.history import History
+from coterie.runs import newcomers, statistics
+from coterie.runs.comparison_text import written
 from coterie.runs.reading import RunReader
-from coterie.runs.statistics import Interval, interval
+from coterie.runs.statistics import Friedman, Wilcoxon, shown
+
+Scores = Mapping[str, Mapping[int, Mapping[str, float]]]  # method -> seed -> client -> accuracy
 
 
 @dataclass(frozen=True)
-class Cell:
+class Cell(RunReader):
     """One method with one seed: an ordinary run, whose files are read when they are asked for.
 
     `coterie.open_run(cell.folder)` is the run itself, with its models.
@@ -34,7 +37,6 @@ class Cell:
 
     label: str
     seed: int
-    folder: Path
 
     @property
     def done(self) -> bool:
@@ -46,16 +48,6 @@ class Cell:
         """What the cell was made of: `population` and `initial` (SHA-256), and its local work."""
         return dict(json.loads((self.folder / "cell.json").read_text()))
 
-    @cached_property
-    def records(self) -> RunReader:
-        """The folder of the run."""
-        return RunReader(self.folder)
-
-    @property
-    def summary(self) -> Mapping[str, Any]:
-        """The numbers at the end, as `coterie run` writes them."""
-        return self.records.summary
-
     @property
     def stage(self) -> str:
         """The stage whose accuracy is told: after the method's own adaptation, if it has one."""
@@ -66,20 +58,10 @@ class Cell:
         """The summary of that stage: accuracy_mean, accuracy_worst, accuracy_top_5, ..."""
         return dict(self.summary[self.stage])
 
-    @property
-    def history(self) -> History:
-        """Everything measured, every client in every round."""
-        return self.records.history
-
     @cached_property
     def accuracy(self) -> Mapping[str, float]:
         """Each client's accuracy after the last round."""
         return self.history.clients(self.summary["round"], stage=self.stage)
-
-    @property
-    def seconds(self) -> float:
-        """Time of all rounds."""
-        return self.records.seconds
 
 
 @dataclass(frozen=True)
@@ -105,7 +87,7 @@ class Comparison:
             )
         asked = tomllib.loads(file.read_text())
         cells = (
-            Cell(label, seed, path / cell_name(label, seed))
+            Cell(path / cell_name(label, seed), label, seed)
             for seed in asked["seeds"]
             for label in asked["methods"]
         )
@@ -163,18 +145,18 @@ class Comparison:
         """The numbers of one method, over the seeds that are done."""
         cells = self.of(label)
 
-        def over(name: str) -> Interval:
-            return interval([c.numbers[name] for c in cells])
+        def over(name: str) -> statistics.Interval:
+            return statistics.interval([c.numbers[name] for c in cells])
 
-        shown = {
+        means = {
             "last": over("accuracy_mean"),
             f"last_{self.last_k}": over(f"accuracy_last_{self.last_k}"),
             "top_5": over("accuracy_top_5"),
         }
         row: dict[str, Any] = {"method": label, "runs": len(cells), "stage": cells[0].stage}
-        for name, value in shown.items():
+        for name, value in means.items():
             row |= {f"accuracy_{name}": value.mean, f"accuracy_{name}_interval": value.half}
-        row["std_seeds"] = shown["last"].std
+        row["std_seeds"] = means["last"].std
         row["std_clients"] = over("accuracy_std").mean
         for name in ("worst", "bottom_5", "bottom_10pct"):
             row[name] = over(f"accuracy_{name}").mean
@@ -202,13 +184,8 @@ class Comparison:
 
     def tests(self) -> Findings:
         """The methods against each other, pair by pair and all together."""
-        return findings(
-            {
-                label: {c.seed: dict(c.accuracy) for c in self.of(label)}
-                for label in self.methods
-                if self.of(label)
-            }
-        )
+        done = {label: cells for label in self.methods if (cells := self.of(label))}
+        return findings({m: {c.seed: c.accuracy for c in cells} for m, cells in done.items()})
 
     def to(self, format: str = "text") -> str:
         """The table and the tests as text, md, csv, latex or html; csv has the table alone."""
@@ -228,3 +205,101 @@ def cell_name(label: str, seed: int) -> str:
     'fedclust_clusters=4-seed0'
     """
     return f"{re.sub(r'[^A-Za-z0-9_.=-]+', '_', label)}-seed{seed}"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two methods against each other: tested over the clients of all seeds, and over the seeds."""
+
+    clients: Wilcoxon
+    seeds: Wilcoxon
+    clients_holm: float | None  # p among all the pairs of the comparison
+    seeds_holm: float | None
+
+    @property
+    def first(self) -> str:
+        """The method that is asked about: wins are its wins."""
+        return self.clients.first
+
+    @property
+    def second(self) -> str:
+        """The method it is compared with."""
+        return self.clients.second
+
+    @property
+    def sentence(self) -> str:
+        """Over clients, then over seeds, with the p values that hold among all pairs."""
+        over_clients = adjusted(self.clients, self.clients_holm)
+        if self.clients.p is None:
+            return over_clients
+        test = self.seeds if self.clients.wins >= self.clients.losses else self.seeds.turned
+        if not test.enough:
+            return f"{over_clients}; in {test.wins} of {test.n} seeds, too few for a test"
+        return f"{over_clients}; {adjusted(self.seeds, self.seeds_holm)}"
+
+
+def adjusted(test: Wilcoxon, p: float | None) -> str:
+    """The sentence of a test, with its p among all pairs where that reads otherwise."""
+    text = test.sentence
+    if p is None or test.p is None or not test.enough or shown(p) == shown(test.p):
+        return text
+    return f"{text[:-1]}; Holm {shown(p)})"
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Everything that was tested, and what it can and cannot show."""
+
+    pairs: tuple[Pair, ...]
+    friedman_clients: Friedman | None  # with three methods or more
+    friedman_seeds: Friedman | None
+    clients: int  # pairs of a client and a seed that every method has
+    seeds: int  # that every method has
+    left_out: int  # of them, those for which some method has no accuracy
+
+    @property
+    def caveat(self) -> str:
+        """What the tests do not show."""
+        few = (
+            f"{self.seeds} are too few to tell two methods apart, 6 are not"
+            if self.seeds < 6
+            else f"{self.seeds} in all"
+        )
+        left = f" {self.left_out} clients without an accuracy for some method are left out."
+        return (
+            "Over clients (each counted in every seed) asks whether the clients of these runs do "
+            "better. Clients of one run share its models and are not independent: that p is no "
+            "evidence about other runs. Over seeds asks whether it comes out so again: each seed "
+            f"is one pair, {few}.{left if self.left_out else ''}"
+        )
+
+
+def findings(scores: Scores) -> Findings:
+    """All pairs of methods, and with three or more all together, on what every method has."""
+    methods = list(scores)
+    seeds = [s for s in next(iter(scores.values()), {}) if all(s in scores[m] for m in methods)]
+    every = [(s, c) for s in seeds for c in sorted({c for m in methods for c in scores[m][s]})]
+    pairs = [(s, c) for s, c in every if all(c in scores[m][s] for m in methods)]
+    by_client = {m: [scores[m][s][c] for s, c in pairs] for m in methods}
+    by_seed = {m: [float(np.mean(list(scores[m][s].values()))) for s in seeds] for m in methods}
+    found = [
+        tuple(
+            statistics.wilcoxon(values[b], values[a], b, a, over)
+            for values, over in ((by_client, "clients"), (by_seed, "seeds"))
+        )
+        for a, b in combinations(methods, 2)
+    ]
+    adjusted = [statistics.holm([two[i].p for two in found]) for i in (0, 1)]
+    many = len(methods) > 2
+    return Findings(
+        pairs=tuple(Pair(*two, *p) for two, *p in zip(found, *adjusted, strict=True)),
+        friedman_clients=_all(by_client, "clients") if many and len(pairs) > 1 else None,
+        friedman_seeds=_all(by_seed, "seeds") if many and len(seeds) > 1 else None,
+        clients=len(pairs),
+        seeds=len(seeds),
+        left_out=len(every) - len(pairs),
+    )
+
+
+def _all(values: Mapping[str, Sequence[float]], over: str) -> Friedman:
+    return statistics.friedman(np.array(list(values.values())).T.tolist(), list(values), over)

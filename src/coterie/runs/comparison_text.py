@@ -11,7 +11,7 @@ from coterie.runs.history import csv_lines
 from coterie.runs.text_table import TextTable, tex
 
 if TYPE_CHECKING:
-    from coterie.runs.comparison.reading import Comparison
+    from coterie.runs.comparison import Comparison
 
 TIMES = ("seconds",)  # columns that differ each time, whatever else is the same
 
