@@ -10,9 +10,9 @@ import numpy as np
 
 from coterie.core.units import percent, size
 from coterie.methods import METHODS, Entry
-from coterie.report.charts.gains import references
+from coterie.report.charts.accuracy import references
+from coterie.report.charts.cost import task_words
 from coterie.report.run_data import RunData
-from coterie.report.task_words import task_words
 
 ROWS = 2_000  # of the table of clients
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from coterie.report.charts.fairness import curve
+from coterie.report.charts.accuracy import add_shares, shares
 from coterie.report.charts.style import QUIET, Absent, colour, faded, figure, plain
 from coterie.runs.comparison import Comparison
 from coterie.runs.statistics import Friedman
@@ -256,14 +256,10 @@ def pareto(found: Comparison) -> Any:
 
 def evenness(found: Comparison) -> Any:
     """The share of clients at or below each accuracy, for each method, over all seeds."""
-    drawn = figure(
-        height=440,
-        xaxis={"title": "accuracy", "tickformat": ".0%"},
-        yaxis={"title": "share of clients at or below", "tickformat": ".0%", "range": [0, 1.02]},
-    )
+    drawn = shares(height=440)
     for label in labels(found):
         values = [v for cell in found.of(label) for v in cell.accuracy.values()]
-        curve(drawn, np.array(values), plain(label, 40), color=hue(found, label), width=2.4)
+        add_shares(drawn, np.array(values), plain(label, 40), color=hue(found, label), width=2.4)
     return drawn
 
 

@@ -1,4 +1,4 @@
-"""Who was grouped with whom, as time goes by."""
+"""Who was grouped with whom as time goes by, and how well."""
 
 from __future__ import annotations
 
@@ -8,12 +8,26 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from coterie.report.charts.style import Absent, by_round, colour, faded, figure
+from coterie.report.charts.style import (
+    QUIET,
+    Absent,
+    add_bars,
+    add_line,
+    by_round,
+    colour,
+    faded,
+    figure,
+)
 from coterie.report.run_data import RunData
 from coterie.runs.reading import Ints
 
 COLUMNS = 12  # of the river: more rounds are thinned to those in which somebody moved
 SHARE = 0.82  # of the height is filled; the rest lies between the nodes
+AGREEMENT = {
+    "ari": ("ARI with the planted groups", "solid"),
+    "nmi": ("NMI with the planted groups", "dash"),
+    "silhouette": ("silhouette", "dot"),
+}
 
 
 class Column(NamedTuple):
@@ -124,28 +138,24 @@ def links_of(
 
 def add_sankey(drawn: Any, nodes: Sequence[Node], links: Mapping[str, list[Any]]) -> None:
     """The diagram itself, every node at its place."""
-    import plotly.graph_objects as go
-
-    drawn.add_trace(
-        go.Sankey(
-            arrangement="fixed",
-            node={
-                "label": [n.label for n in nodes],
-                "customdata": [n.name for n in nodes],
-                "color": [n.color for n in nodes],
-                "x": [n.x for n in nodes],
-                "y": [n.y for n in nodes],
-                "pad": 8,
-                "thickness": 16,
-                "line": {"width": 0},
-                "hovertemplate": "%{customdata}<extra></extra>",
-            },
-            link={
-                **links,
-                "hovertemplate": "%{value} clients: %{source.customdata} → "
-                "%{target.customdata}<extra></extra>",
-            },
-        )
+    drawn.add_sankey(
+        arrangement="fixed",
+        node={
+            "label": [n.label for n in nodes],
+            "customdata": [n.name for n in nodes],
+            "color": [n.color for n in nodes],
+            "x": [n.x for n in nodes],
+            "y": [n.y for n in nodes],
+            "pad": 8,
+            "thickness": 16,
+            "line": {"width": 0},
+            "hovertemplate": "%{customdata}<extra></extra>",
+        },
+        link={
+            **links,
+            "hovertemplate": "%{value} clients: %{source.customdata} → "
+            "%{target.customdata}<extra></extra>",
+        },
     )
 
 
@@ -160,13 +170,37 @@ def sizes(run: RunData) -> Any:
         hovermode="x unified",
     )
     for c in np.unique(run.assign).tolist():
-        drawn.add_bar(
-            x=run.rounds.tolist(),
-            y=(run.assign == c).sum(1).tolist(),
-            name=f"cluster {c}" if c >= 0 else "no model yet",
-            marker={"color": colour(c), "line": {"width": 0}},
-        )
+        name = f"cluster {c}" if c >= 0 else "no model yet"
+        held = (run.assign == c).sum(1).tolist()
+        add_bars(drawn, run.rounds.tolist(), held, colour(c), name=name)
     return drawn
+
+
+def agreement(run: RunData) -> Any:
+    """ARI, NMI and silhouette by round, with the share of clients that moved as bars."""
+    found = {m: run.series(m, "clusters") for m in AGREEMENT}
+    if not any(len(s.rounds) for s in found.values()):
+        raise Absent("no groups were planted and the method keeps no distances")
+    drawn = figure(
+        hovermode="x unified",
+        xaxis=by_round(run.rounds),
+        yaxis={"title": "agreement", "range": [-0.05, 1.05]},
+    )
+    churn = run.series("churn", "clusters")
+    if churn.values.any():
+        drawn.add_bar(
+            x=churn.rounds.tolist(),
+            y=churn.values.tolist(),
+            name="share of clients that moved",
+            marker={"color": QUIET, "opacity": 0.5, "line": {"width": 0}},
+            hovertemplate="%{y:.1%}",
+        )
+    for metric, (name, dash) in AGREEMENT.items():
+        series = found[metric]
+        if len(series.rounds):
+            add_line(drawn, *series, name, hover="%{y:.3f}", dash=dash, width=2.4)
+    low = min(float(s.values.min()) for s in found.values() if len(s.values))
+    return drawn.update_yaxes(range=[min(-0.05, low - 0.05), 1.05])
 
 
 def grouped(run: RunData) -> None:
