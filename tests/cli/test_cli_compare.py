@@ -78,8 +78,8 @@ def test_newcomers_join_and_the_command_may_be_given_again(
 
 
 def test_the_demo_tells_p(capsys: pytest.CaptureFixture[str]) -> None:
-    from coterie.cli.demo import compared
     from coterie.cli.running import Done
+    from coterie.cli.train import compared
     from coterie.studies.result import PerClient
 
     class Told:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,20 +26,13 @@ class Done(NamedTuple):
     seconds: float
 
 
-def fresh(config: Config) -> Path:
-    """A new folder for an experiment, as it names it."""
-    from coterie.studies import experiment
-
-    return experiment.fresh(config)
-
-
 def execute(config: Config, out: Path | None, listen: Listener, *, page: bool = True) -> Done:
     """Train a new experiment, into the folder given or a new one that the experiment names."""
     from coterie.studies import experiment
 
     folder = out or experiment.fresh(config)
     with under_way(folder, f"coterie resume {folder}", new=True):
-        return timed(listen, lambda tell: experiment.execute(config, folder, tell, page=page))
+        return timed(listen, partial(experiment.execute, config, folder, page=page))
 
 
 def proceed(
@@ -52,13 +46,9 @@ def proceed(
     """Train on where a run stopped."""
     from coterie.studies import experiment
 
+    resume = partial(experiment.resume, folder, settings=settings, allow=allow, page=page)
     with under_way(folder, f"coterie resume {folder}"):
-        return timed(
-            listen,
-            lambda tell: experiment.resume(
-                folder, settings=settings, allow=allow, on_event=tell, page=page
-            ),
-        )
+        return timed(listen, lambda hear: resume(on_event=hear))
 
 
 def serve(
@@ -72,23 +62,12 @@ def serve(
         under_way(folder, f"coterie serve --resume {folder} ...", new=not resume),
         serving(address, folder / "flower") as (grid, registered, check),
     ):
-        return timed(
-            listen,
-            lambda tell: run_federation(
-                grid,
-                config,
-                folder,
-                tell,
-                resume=resume,
-                names=address.names,
-                registered=registered,
-                check=check,
-            ),
-        )
+        run = partial(run_federation, grid, config, folder, resume=resume, names=address.names)
+        return timed(listen, partial(run, registered=registered, check=check))
 
 
 def timed(listen: Listener, run: Callable[[Listener], Result]) -> Done:
-    """A run with somebody listening, and the seconds that it says it took."""
+    """A run with somebody listening to its events, and the seconds that it says it took."""
     seconds = 0.0
 
     def hear(event: Event) -> None:
@@ -97,8 +76,7 @@ def timed(listen: Listener, run: Callable[[Listener], Result]) -> Done:
             seconds = float(event["seconds"])
         listen(event)
 
-    result = run(hear)
-    return Done(result, seconds)
+    return Done(run(hear), seconds)
 
 
 @dataclass
@@ -114,8 +92,8 @@ class UnderWay:
     @property
     def saved(self) -> bool:
         """Whether there is something in the folder to go on from."""
-        found = self.folder and any(self.folder.glob("checkpoints/[0-9]*/manifest.json"))
-        return bool(found)
+        saved = "checkpoints/[0-9]*/manifest.json"
+        return self.folder is not None and any(self.folder.glob(saved))
 
 
 @contextmanager
