@@ -8,17 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from coterie.report.charts import style
 from coterie.report.charts.accuracy import hues
-from coterie.report.charts.style import (
-    FROM_ZERO,
-    QUIET,
-    Absent,
-    add_bars,
-    by_round,
-    colour,
-    figure,
-    plain,
-)
+from coterie.report.charts.style import Absent, add_bars, by_round, figure, plain
 from coterie.report.run_data import RunData
 
 SHADES = ("#5b7fa6", "#9a6fb0", "#c98a4b", "#5aa08a", "#b0616f", "#8a93a3")
@@ -53,7 +45,7 @@ def traffic(run: RunData) -> Any:
         raise Absent("nothing was sent")
     drawn = figure(
         xaxis={"title": "bytes so far, both ways", "domain": [0, 0.46], "ticksuffix": "B"},
-        yaxis=FROM_ZERO,
+        yaxis=style.FROM_ZERO,
         xaxis2={"title": "round", "domain": [0.58, 1], "anchor": "y2"},
         yaxis2={"title": "bytes in the round", "anchor": "x2", "ticksuffix": "B"},
         barmode="stack",
@@ -91,7 +83,7 @@ def uploads(run: RunData) -> Any:
         counts, edges = np.histogram(total, bins=40)
         hover = "about %{x:.3s}B: %{y} clients<extra></extra>"
         middles = ((edges[:-1] + edges[1:]) / 2).tolist()
-        add_bars(drawn, middles, counts.tolist(), QUIET, hovertemplate=hover)
+        add_bars(drawn, middles, counts.tolist(), style.QUIET, hovertemplate=hover)
         return drawn
     order = np.lexsort((np.arange(run.n), run.assign[-1]))
     drawn = figure(
@@ -193,7 +185,7 @@ def rejected(run: RunData) -> Any:
         x=[e["round"] for e in some],
         y=[rows[e["client"]] for e in some],
         mode="markers",
-        marker={"symbol": "x", "size": 9, "color": colour(6)},
+        marker={"symbol": "x", "size": 9, "color": style.colour(6)},
         text=[f"client {plain(e['client'])}: {plain(e['why'])}" for e in some],
         hovertemplate="round %{x}, %{text}<extra></extra>",
         showlegend=False,

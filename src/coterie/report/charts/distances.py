@@ -39,8 +39,7 @@ def distances(run: RunData) -> Any:
     ]
     strips = [Strip("cluster", run.assign[-1][who], colour)]
     if run.group is not None:
-        planted = run.group[-1][who]
-        strips.append(Strip("planted", planted, lambda group: planted_colour(run, group)))
+        strips.append(Strip("planted", run.group[-1][who], planted_colour(run)))
     drawn = figure(
         height=640,
         margin={"l": 24, "r": 24, "t": 30, "b": 60},
