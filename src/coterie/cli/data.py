@@ -18,13 +18,7 @@ if TYPE_CHECKING:
     from coterie.studies.inspection import Inspection
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
-
-
-class Distance(StrEnum):
-    """How two clients' final layers are compared."""
-
-    cosine = "cosine"
-    l2 = "l2"
+Distance = StrEnum("Distance", ["cosine", "l2"])  # how two clients' final layers are compared
 
 
 class Linkage(StrEnum):

@@ -70,13 +70,12 @@ def numbers(event: Event, short: bool = False) -> str:
     >>> numbers({"accuracy": 0.93, "worst": 0.85, "clusters": 4.0, "ari": 1.0}, short=True)
     '93.0 %  worst 85.0 %  4 clusters'
     """
-    found = []
+    found = clusters(event)
     if "accuracy" in event:
-        found += [say.percent(event["accuracy"]), f"worst {say.percent(event.get('worst'))}"]
-    if short:
-        return "  ".join([*found, *(c.split(" (")[0] for c in clusters(event))])
-    words = [f"accuracy {found[0]}", found[1].replace("worst", "worst client")] if found else []
-    return "  ".join([*words, *clusters(event)])
+        mean, worst = say.percent(event["accuracy"]), say.percent(event.get("worst"))
+        words = [mean, f"worst {worst}"] if short else [f"accuracy {mean}", f"worst client {worst}"]
+        found = words + found
+    return "  ".join(text.split(" (")[0] if short else text for text in found)
 
 
 def clusters(event: dict[str, Any]) -> list[str]:

@@ -21,14 +21,7 @@ if TYPE_CHECKING:
     from coterie.report.run_data import Insight
     from coterie.runs.text_table import TextTable
 
-
-class Format(StrEnum):
-    """What a report is written as."""
-
-    html = "html"
-    csv = "csv"
-    md = "md"
-    latex = "latex"
+Format = StrEnum("Format", ["html", "csv", "md", "latex"])  # what a report is written as
 
 
 def report(

@@ -32,7 +32,6 @@ class Views:
         self.lock = threading.Lock()
         self.seen: tuple[Stamp, RunData] | None = None
         self.drawn: tuple[Stamp, str] | None = None
-        self.script = ""
 
     def page(self, token: str) -> str:
         """The page itself, with nothing in it but the name of the run."""
@@ -48,11 +47,10 @@ class Views:
 
     def plotly(self) -> str:
         """The script of the installed Plotly."""
-        if not self.script:
-            from plotly.offline import get_plotlyjs
+        from plotly.offline import get_plotlyjs
 
-            self.script = get_plotlyjs()
-        return self.script
+        script: str = get_plotlyjs()
+        return script
 
     def figures(self) -> str:
         """The charts, the clients and the themes, as JSON; as they were if nothing changed."""

@@ -6,7 +6,7 @@ Most methods keep distances; CFLGT how the clients' data pull and push each clas
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -22,14 +22,6 @@ MARKS = ("circle", "square", "diamond", "cross", "triangle-up", "star", "x", "he
 LINES = 100  # clients with a line of their own
 
 
-class Strip(NamedTuple):
-    """A label of each client, shown as a colour beside the matrix."""
-
-    word: str
-    labels: Ints  # (m,)
-    hue: Callable[[int], str]
-
-
 def distances(run: RunData) -> Any:
     """The distance matrix in the order of its dendrogram, with strips of clusters and groups."""
     D, who = matrix(run)
@@ -37,9 +29,10 @@ def distances(run: RunData) -> Any:
     names = [
         plain(run.clients[who[p[0]]], 22) + (f" … ({len(p)})" if len(p) > 1 else "") for p in parts
     ]
-    strips = [Strip("cluster", run.assign[-1][who], colour)]
+    strips: dict[str, tuple[Ints, Callable[[int], str]]] = {}  # a label of each client, its colour
+    strips["cluster"] = run.assign[-1][who], colour
     if run.group is not None:
-        strips.append(Strip("planted", run.group[-1][who], planted_colour(run)))
+        strips["planted"] = run.group[-1][who], planted_colour(run)
     drawn = figure(
         height=640,
         margin={"l": 24, "r": 24, "t": 30, "b": 60},
@@ -51,8 +44,9 @@ def distances(run: RunData) -> Any:
         yaxis={"visible": False, "autorange": "reversed"},
     )
     add_matrix(drawn, D, parts, names)
-    for place, strip in enumerate(strips):
-        add_strip(drawn, strip, place, parts, names)
+    for place, (word, (labels, hue)) in enumerate(strips.items()):
+        commonest = [int(np.bincount(labels[p] + 1).argmax()) - 1 for p in parts]
+        add_strip(drawn, place, word, commonest, hue, names)
     return drawn.update_layout(bargap=0)
 
 
@@ -85,21 +79,22 @@ def add_matrix(drawn: Any, D: Floats, parts: list[Ints], names: list[str]) -> No
     )
 
 
-def add_strip(drawn: Any, strip: Strip, place: int, parts: list[Ints], names: list[str]) -> None:
-    """A column beside the matrix: the commonest label of each of its rows, as a colour."""
-    shown = [int(np.bincount(strip.labels[p] + 1).argmax()) - 1 for p in parts]
+def add_strip(
+    drawn: Any, place: int, word: str, shown: list[int], hue: Callable[[int], str], names: list[str]
+) -> None:
+    """A column beside the matrix: the label of each of its rows, as a colour."""
     add_bars(
         drawn,
-        [1] * len(parts),
-        list(range(len(parts))),
-        [strip.hue(label) for label in shown],
+        [1] * len(names),
+        list(range(len(names))),
+        [hue(label) for label in shown],
         orientation="h",
         width=1,
         xaxis=f"x{place + 2}",
         text=names,
         textposition="none",
         customdata=shown,
-        hovertemplate=f"%{{text}}: {strip.word} %{{customdata}}<extra></extra>",
+        hovertemplate=f"%{{text}}: {word} %{{customdata}}<extra></extra>",
         showlegend=False,
     )
     begin = WIDTH * place
@@ -107,7 +102,7 @@ def add_strip(drawn: Any, strip: Strip, place: int, parts: list[Ints], names: li
         "domain": [begin, begin + WIDTH - 0.008],
         "range": [0, 1],
         "fixedrange": True,
-        "title": {"text": strip.word, "standoff": 4},
+        "title": {"text": word, "standoff": 4},
         **BARE,
     }
     drawn.update_layout({f"xaxis{place + 2}": axis})
