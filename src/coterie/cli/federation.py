@@ -109,9 +109,9 @@ def serve(
     config, folder = asked(settings, resume, allow_change or [], out)
     with watching(config.method, quiet=quiet, json=json) as shown:
         hear = shown if json or quiet else telling(shown)
-        done = running.serve(config, folder, address, hear, resume=resume is not None)
+        result = running.serve(config, folder, address, hear, resume=resume is not None)
     again = "coterie serve --resume {folder} train.rounds={rounds} ..."
-    conclude(config.method, done, json, again)
+    conclude(config.method, result, json, again)
 
 
 def address_of(certs: Path | None, host: str, port: int, insecure: bool) -> ServerAddress:

@@ -50,10 +50,10 @@ def newcomers(
     with watching(config.method, quiet=quiet, json=json) as listen:
         if out and (out / "run.toml").exists():
             experiment.refuse_changes((out / "run.toml").read_text(), config, ())
-            done = running.proceed(out, listen)
+            result = running.proceed(out, listen)
         else:
-            done = running.execute(config, out, listen)
-    folder = done.result.folder
+            result = running.execute(config, out, listen)
+    folder = result.folder
     assert folder is not None
     found = joining.read(folder)
     assert found is not None
@@ -62,7 +62,7 @@ def newcomers(
             say.line(row._asdict())
         return
     say.result(newcomers_table(found))
-    say.result(sentence(found, len(done.result.population)))
+    say.result(sentence(found, len(result.population)))
     say.label("records", f"{folder}  (newcomers.csv beside those of the run)")
     say.label("next", f"{folder / 'newcomers.csv'}    each newcomer after each epoch")
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from coterie.core.events import Event, Listener
+from coterie.core.events import Listener
 
 if TYPE_CHECKING:
     from coterie.config import Config
@@ -19,20 +18,13 @@ if TYPE_CHECKING:
     from coterie.studies.result import Result
 
 
-class Done(NamedTuple):
-    """A run that came to its end, and how long it took."""
-
-    result: Result
-    seconds: float
-
-
-def execute(config: Config, out: Path | None, listen: Listener, *, page: bool = True) -> Done:
+def execute(config: Config, out: Path | None, listen: Listener, *, page: bool = True) -> Result:
     """Train a new experiment, into the folder given or a new one that the experiment names."""
     from coterie.studies import experiment
 
     folder = out or experiment.fresh(config)
     with under_way(folder, f"coterie resume {folder}", new=True):
-        return timed(listen, partial(experiment.execute, config, folder, page=page))
+        return experiment.execute(config, folder, listen, page=page)
 
 
 def proceed(
@@ -42,18 +34,17 @@ def proceed(
     allow: Iterable[str] = (),
     *,
     page: bool = True,
-) -> Done:
+) -> Result:
     """Train on where a run stopped."""
     from coterie.studies import experiment
 
-    resume = partial(experiment.resume, folder, settings=settings, allow=allow, page=page)
     with under_way(folder, f"coterie resume {folder}"):
-        return timed(listen, lambda hear: resume(on_event=hear))
+        return experiment.resume(folder, settings=settings, allow=allow, on_event=listen, page=page)
 
 
 def serve(
     config: Config, folder: Path, address: ServerAddress, listen: Listener, *, resume: bool
-) -> Done:
+) -> Result:
     """Train an experiment with clients that join a server at this address."""
     from coterie.engines.flower.serving import serving
     from coterie.studies.federation import run_federation
@@ -62,21 +53,16 @@ def serve(
         under_way(folder, f"coterie serve --resume {folder} ...", new=not resume),
         serving(address, folder / "flower") as (grid, registered, check),
     ):
-        run = partial(run_federation, grid, config, folder, resume=resume, names=address.names)
-        return timed(listen, partial(run, registered=registered, check=check))
-
-
-def timed(listen: Listener, run: Callable[[Listener], Result]) -> Done:
-    """A run with somebody listening to its events, and the seconds that it says it took."""
-    seconds = 0.0
-
-    def hear(event: Event) -> None:
-        nonlocal seconds
-        if event["event"] == "done":
-            seconds = float(event["seconds"])
-        listen(event)
-
-    return Done(run(hear), seconds)
+        return run_federation(
+            grid,
+            config,
+            folder,
+            listen,
+            resume=resume,
+            names=address.names,
+            registered=registered,
+            check=check,
+        )
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,7 +13,9 @@ from coterie.cli import options, running, say
 from coterie.cli.options import JsonEvents, Live, NoReport, Out, Quiet, Run, Settings
 from coterie.cli.progress import clusters, warnings, watching
 from coterie.cli.report import watched
-from coterie.cli.running import Done
+
+if TYPE_CHECKING:
+    from coterie.studies.result import Result
 
 DEMO = {
     "data.source": "digits",
@@ -70,8 +72,8 @@ def run(
         watched(folder, live),
         watching(config.method, quiet=quiet, json=json) as listen,
     ):
-        done = running.execute(config, folder, listen, page=not no_report)
-    conclude(config.method, done, json)
+        result = running.execute(config, folder, listen, page=not no_report)
+    conclude(config.method, result, json)
 
 
 def resume(
@@ -94,19 +96,18 @@ def resume(
     """
     given = options.assigned(settings, {"train.rounds": rounds})
     with watched(folder, live), watching(folder.name, quiet=quiet, json=json) as listen:
-        done = running.proceed(folder, listen, given, allow_change or (), page=not no_report)
-    conclude(folder.name, done, json)
+        result = running.proceed(folder, listen, given, allow_change or (), page=not no_report)
+    conclude(folder.name, result, json)
 
 
 def conclude(
-    name: str, done: Done, json: bool, again: str = "coterie resume {folder} --rounds {rounds}"
+    name: str, result: Result, json: bool, again: str = "coterie resume {folder} --rounds {rounds}"
 ) -> None:
     """What came out of a run, where it lies, and how to train on with the command `again`."""
     if json:
-        say.line(result_event(name, done))
+        say.line(result_event(name, result))
         return
-    result = done.result
-    say.result(runs_table({name: done}))
+    say.result(runs_table({name: result}))
     say.label("records", f"{result.folder}  (metrics.csv, clusters.csv, summary.json)")
     if result.page:
         say.label("report", f"{result.page}    open it: coterie open {result.folder}")
@@ -114,24 +115,32 @@ def conclude(
     say.label("next", f"{again.format(folder=result.folder, rounds=rounds)}    train on")
 
 
-def result_event(name: str, done: Done) -> dict[str, Any]:
+def result_event(name: str, result: Result) -> dict[str, Any]:
     """What came out of a run, as the last JSON object of its command."""
     return {
         "event": "result",
         "name": name,
-        "folder": str(done.result.folder),
-        "seconds": done.seconds,
-        "notes": list(done.result.population.notes),
-        "summary": dict(done.result.summary),
+        "folder": str(result.folder),
+        "seconds": seconds_of(result),
+        "notes": list(result.population.notes),
+        "summary": dict(result.summary),
     }
 
 
-def runs_table(runs: Mapping[str, Done]) -> str:
+def seconds_of(result: Result) -> float:
+    """How long a run in a folder took."""
+    from coterie.runs.reading import RunReader
+
+    assert result.folder is not None
+    return float(RunReader(result.folder).summary["seconds"])
+
+
+def runs_table(runs: Mapping[str, Result]) -> str:
     """One row per run: accuracy, worst client, clusters, bytes, time."""
     head = ("method", "accuracy", "worst client", "clusters", "sent up", "sent down", "time")
     rows = []
-    for name, done in runs.items():
-        s = done.result.summary
+    for name, result in runs.items():
+        s = result.summary
         at = s[s["stage"]]
         row = (
             name,
@@ -140,7 +149,7 @@ def runs_table(runs: Mapping[str, Done]) -> str:
             " ".join(clusters(s["clusters"])).replace(" clusters", "") or "1",
             say.size(s["bytes_up"]),
             say.size(s["bytes_down"]),
-            say.seconds(done.seconds),
+            say.seconds(seconds_of(result)),
         )
         rows.append(row)
     return say.table(head, rows, numbers=True)
@@ -179,11 +188,11 @@ def demo(
     from coterie.studies.training import write_page
 
     # The page of both runs is that of the second, which finds the first beside it.
-    second = runs[names[-1]].result
+    second = runs[names[-1]]
     page = None if no_report else write_page(second, out / "report.html", warnings)
     if json:
-        for name, done in runs.items():
-            say.line(result_event(name, done))
+        for name, result in runs.items():
+            say.line(result_event(name, result))
         return
     say.result(runs_table(runs))
     if len(runs) == 2:
@@ -196,10 +205,10 @@ def demo(
     )
 
 
-def compared(runs: Mapping[str, Done]) -> str:
+def compared(runs: Mapping[str, Result]) -> str:
     """For how many clients one of two runs is better than the other, and whether by chance."""
     from coterie.runs.statistics import wilcoxon
 
-    (first, a), (second, b) = ((n, done.result.accuracy.values) for n, done in runs.items())
+    (first, a), (second, b) = ((n, result.accuracy.values) for n, result in runs.items())
     both = [client for client in a if client in b]
     return wilcoxon([b[c] for c in both], [a[c] for c in both], second, first).sentence
