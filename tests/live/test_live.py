@@ -19,8 +19,7 @@ import pytest
 
 from coterie.core.errors import ConfigError
 from coterie.live import View, beside, listening
-from coterie.live.follow import Tail
-from coterie.live.server import Server
+from coterie.live.server import Server, Tail
 from coterie.runs.reading import run_state
 from tests.recorded import ROUND, START, begin, happen
 

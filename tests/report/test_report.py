@@ -24,12 +24,12 @@ from coterie.methods.fedclust import FedClust
 from coterie.methods.local import Local
 from coterie.report import read
 from coterie.report.blocks import BLOCKS
-from coterie.report.charts import CHARTS, Absent, chart
-from coterie.report.charts.style import PALETTE, colour
+from coterie.report.charts import CHARTS
+from coterie.report.charts.cost import TASKS
+from coterie.report.charts.style import PALETTE, Absent, colour
 from coterie.report.facts import asked
 from coterie.report.page import embedded, look, run_page
 from coterie.report.run_data import RunData
-from coterie.report.task_words import TASKS
 from coterie.report.verdict import warnings
 from coterie.runs.history import from_csv
 from tests import reported
@@ -68,7 +68,7 @@ def test_every_chart_is_drawn_or_says_why_not(name: str, folders: Path) -> None:
     assert run.baselines.keys() <= {"local", "fedavg"}
     for key in CHARTS:
         with suppress(Absent):  # any other fault is one
-            chart(key)(run).to_dict()
+            CHARTS[key](run).to_dict()
 
 
 def test_a_block_for_every_chart() -> None:
@@ -77,7 +77,7 @@ def test_a_block_for_every_chart() -> None:
 
 @pytest.mark.parametrize("name", CHARTS)
 def test_a_thousand_clients_make_small_charts(name: str) -> None:
-    figure = chart(name)(large()) if name != "norms" else None
+    figure = CHARTS[name](large()) if name != "norms" else None
     for t in figure.data if figure else ():
         if t.type == "heatmap":
             assert len(t.z) <= 200
@@ -89,7 +89,7 @@ def test_a_thousand_clients_make_small_charts(name: str) -> None:
 def test_lines_are_the_numbers_of_the_records(metric: str, folders: Path) -> None:
     run = read(folders / "fedclust")
     history = from_csv((folders / "fedclust/metrics.csv").read_text())
-    figure = chart(metric)(run)
+    figure = CHARTS[metric](run)
     mean = history.series("accuracy_mean" if metric == "accuracy" else "loss")
     line = trace(figure, "mean")
     assert dict(zip(line.x, line.y, strict=True)) == mean
@@ -104,7 +104,7 @@ def test_lines_are_the_numbers_of_the_records(metric: str, folders: Path) -> Non
 def test_after_adaptation_is_what_counts(folders: Path) -> None:
     run = read(folders / "fedavg-ft")
     history = from_csv((folders / "fedavg-ft/metrics.csv").read_text())
-    figure = chart("accuracy")(run)
+    figure = CHARTS["accuracy"](run)
     assert list(trace(figure, "mean").y) == list(history.series("accuracy_mean", "after").values())
     before = list(history.series("accuracy_mean", "before").values())
     assert list(trace(figure, "before adaptation").y) == before
@@ -112,7 +112,7 @@ def test_after_adaptation_is_what_counts(folders: Path) -> None:
 
 def test_references_are_the_runs_beside_it(folders: Path) -> None:
     run = look(folders / "fedclust")
-    figure = chart("gains")(run)
+    figure = CHARTS["gains"](run)
     for label, name in (("local only", "local"), ("FedAvg", "fedavg")):
         history = from_csv((folders / name / "metrics.csv").read_text())
         shown = trace(figure, label)
@@ -146,12 +146,12 @@ def test_bytes_add_up(folders: Path) -> None:
     run = read(folders / "fedclust")
     history = from_csv((folders / "fedclust/metrics.csv").read_text())
     spent = history.total("bytes_up") + history.total("bytes_down")
-    assert trace(chart("traffic")(run), "mean accuracy").x[-1] == spent
-    assert sum(chart("uploads")(run).data[0].y) == history.total("bytes_up")
+    assert trace(CHARTS["traffic"](run), "mean accuracy").x[-1] == spent
+    assert sum(CHARTS["uploads"](run).data[0].y) == history.total("bytes_up")
 
 
 def test_nobody_is_lost_in_the_river() -> None:
-    (sankey,) = chart("river")(large()).data
+    (sankey,) = CHARTS["river"](large()).data
     columns = {}
     for source, value in zip(sankey.link.source, sankey.link.value, strict=True):
         x = sankey.node.x[source]
@@ -163,17 +163,17 @@ def test_nobody_is_lost_in_the_river() -> None:
 def test_a_cluster_has_one_colour_in_every_chart() -> None:
     run = reported.large(120)
     for c in (0, 3, 11):
-        assert trace(chart("accuracy")(run), f"cluster {c}").line.color == colour(c)
-        assert trace(chart("sizes")(run), f"cluster {c}").marker.color == colour(c)
-        assert trace(chart("clients")(run), f"cluster {c}").marker.color == colour(c)
-        assert colour(c) in chart("river")(run).data[0].node.color
+        assert trace(CHARTS["accuracy"](run), f"cluster {c}").line.color == colour(c)
+        assert trace(CHARTS["sizes"](run), f"cluster {c}").marker.color == colour(c)
+        assert trace(CHARTS["clients"](run), f"cluster {c}").marker.color == colour(c)
+        assert colour(c) in CHARTS["river"](run).data[0].node.color
     assert len({colour(i) for i in range(100)}) == 100
     assert colour(0) == PALETTE[0]
 
 
 def test_distances_are_averaged_not_left_out() -> None:
     D = large().memory["distance"]
-    Z = np.array(chart("distances")(large()).data[0].z)
+    Z = np.array(CHARTS["distances"](large()).data[0].z)
     assert Z.shape == (200, 200)
     assert Z.mean() == pytest.approx(D.mean())  # equal blocks: 1000 / 200
 
@@ -240,7 +240,7 @@ def test_labels_of_charts_are_escaped_too(name: str) -> None:
         large(), events=({"event": "rejected", "round": 1, "client": SCRIPT, "why": SCRIPT},)
     )
     with suppress(Absent):
-        assert "<script" not in chart(name)(run).to_json().replace("\\u003c", "<")
+        assert "<script" not in CHARTS[name](run).to_json().replace("\\u003c", "<")
 
 
 def test_json_cannot_end_its_script() -> None:
@@ -299,7 +299,7 @@ def test_a_round_that_was_done_twice_is_shown_once(folders: Path) -> None:
     run = read(folders / "fedclust")
     done = run.round_events[2]
     again = replace(run, events=(*run.events, {**done, "seconds": 100.0, "asked": {}}))
-    shown = chart("time")(again).data
+    shown = CHARTS["time"](again).data
     assert list(shown[0].x) == [0, 1, 2, 3]
     assert sum(t.y[2] for t in shown) == pytest.approx(100)
     (rows,) = (t.rows for t in (asked(again),) if t)
@@ -317,7 +317,7 @@ def test_tasks_are_told_in_words_in_old_folders_and_new(folders: Path) -> None:
     table = asked(run)
     assert table
     assert [[cell.text for cell in row[:2]] for row in table.rows] == [["training", "2"]]
-    assert chart("time")(run).data[0].name == "clients: training"
+    assert CHARTS["time"](run).data[0].name == "clients: training"
 
 
 def test_every_task_of_a_method_has_words() -> None:

@@ -7,23 +7,7 @@ from typing import Annotated
 import typer
 import typer.core
 
-from coterie.cli import (
-    certs,
-    compare,
-    data,
-    demo,
-    doctor,
-    files,
-    inspect,
-    join,
-    lists,
-    live,
-    newcomers,
-    place,
-    report,
-    serve,
-    train,
-)
+from coterie.cli import compare, data, doctor, federation, files, lists, newcomers, report, train
 from coterie.core.version import __version__
 
 typer.core.HAS_RICH = False  # or "[default: x]" is escaped for rich, which prints no help here
@@ -57,21 +41,21 @@ def options(
 
 
 for command in (
-    demo.demo,
+    train.demo,
     files.init,
     files.check,
     data.data,
-    inspect.inspect,
+    data.inspect,
     train.run,
     train.resume,
     compare.compare,
     newcomers.newcomers,
-    place.place,
+    newcomers.place,
     report.report,
-    live.live,
-    certs.certs,
-    serve.serve,
-    join.join,
+    report.live,
+    federation.certs,
+    federation.serve,
+    federation.join,
     lists.methods,
     lists.models,
     lists.datasets,

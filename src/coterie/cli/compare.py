@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coterie.cli import progress, say
-from coterie.cli.train import Quiet, data_at_hand, sort
+from coterie.cli import options, progress, say
+from coterie.cli.options import Quiet, Settings
 from coterie.core.errors import ConfigError
 from coterie.core.events import Event, Listener
 
@@ -22,10 +22,7 @@ if TYPE_CHECKING:
 
 
 def compare(
-    settings: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[FILE] [KEY=VALUE]...", help="An experiment file, and settings."),
-    ] = None,
+    settings: Settings = None,
     methods: Annotated[
         str | None,
         typer.Option(help="As fedavg,fedclust:clusters=4; or method = [...] in the file."),
@@ -49,12 +46,10 @@ def compare(
     if format not in FORMATS:
         what = f"there is no format {format}"
         raise ConfigError(what, code="C001", fix=f"one of {', '.join(FORMATS)}")
-    file, given = sort(settings or [])
-    if target is not None:
-        given.append(("evaluate.target", target))
+    file, given = options.sort(settings, {"evaluate.target": target})
     asked = grid(file, given, listed(methods or ""), chosen(seeds))
     for config in asked.experiments.values():
-        data_at_hand(config)
+        options.data_at_hand(config)
     for text in asked.notes:
         say.label("note", text)
 
@@ -66,8 +61,7 @@ def compare(
             found = compare_grid(asked, folder, jobs=jobs, on_event=listen)
     except KeyboardInterrupt:
         say.note("\ninterrupted; every whole round is saved")
-        again = command(folder)
-        say.label("next", f"{again}    goes on from there")
+        say.label("next", f"{command(folder)}    goes on from there")
         raise SystemExit(130) from None  # an Exit would be taken for an interrupted run
     say.result(found.to(format))
     conclude(found, folder)

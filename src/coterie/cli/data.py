@@ -1,19 +1,32 @@
-"""The command that shows data: what was read, and who would hold what."""
+"""Commands that look before a method is chosen: data at samples, inspect at clients."""
 
 from __future__ import annotations
 
+from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coterie.cli import say
+from coterie.cli import options, say
 from coterie.cli.options import Json, Plot
 
 if TYPE_CHECKING:
+    from coterie.config import Config
     from coterie.data.dataset import Data
     from coterie.data.population import Population
+    from coterie.studies.inspection import Inspection
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
+Distance = StrEnum("Distance", ["cosine", "l2"])  # how two clients' final layers are compared
+
+
+class Linkage(StrEnum):
+    """How far apart two groups are: by their mean, nearest or farthest pair."""
+
+    average = "average"
+    single = "single"
+    complete = "complete"
 
 
 def data(
@@ -34,19 +47,14 @@ def data(
 
     With --partition: which labels each client would have.
     """
-    from coterie.config import load as load_config
     from coterie.config.schema import Data as Table
-    from coterie.config.source import assignment
 
-    given = [("data.source", source), ("partition.clients", clients), ("seed", seed)]
-    for key, value in map(assignment, settings or []):
-        given.append((f"data.{key}" if key in Table.reader_keys else f"data.options.{key}", value))
+    flags = {"data.source": source, "partition.clients": clients, "seed": seed}
+    for key, value in options.assigned(settings):
+        flags[f"data.{key}" if key in Table.reader_keys else f"data.options.{key}"] = value
     if partition or plot:
-        given.append(("partition.kind", partition or "iid"))
-    config = load_config(None, given)
-    from coterie.cli.train import data_at_hand
-
-    data_at_hand(config)
+        flags["partition.kind"] = partition or "iid"
+    config = options.experiment(None, flags)
     from coterie.data.load import load
 
     found = load(source, **config.data.reader)
@@ -66,8 +74,7 @@ def data(
             say.result()
             say.result(picture(people, counts, found.classes))
         if plot:
-            plot.parent.mkdir(parents=True, exist_ok=True)
-            people.plot().write_html(plot, include_plotlyjs=True)
+            write(people.plot(), plot)
             say.label("plot", str(plot))
     if not json:
         say.label("next", f"coterie run --data {source} --partition {partition or 'dirichlet:0.3'}")
@@ -127,3 +134,131 @@ def block(count: int, top: int) -> str:
     ('·', '▁', '█')
     """
     return "·" if not count else BLOCKS[max(1, round(8 * count / top))]
+
+
+def write(figure: Any, file: Path) -> None:
+    """A figure as a page that needs no network."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    figure.write_html(file, include_plotlyjs=True)
+
+
+def inspect(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE|FILE|RUN", help="Data, an experiment file, or the folder of a run."
+        ),
+    ],
+    settings: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY=VALUE]...", help="Settings, as train.lr=0.1."),
+    ] = None,
+    partition: options.Kind = None,
+    clients: options.Clients = None,
+    model: options.Model = None,
+    seed: options.Seed = None,
+    rounds: Annotated[int, typer.Option(min=0, help="Of FedAvg before the trajectories.")] = 1,
+    distance: Annotated[
+        Distance, typer.Option(help="cosine: of the updates; l2: FedClust's Eq. 3.")
+    ] = Distance.cosine,
+    linkage: Annotated[Linkage, typer.Option(help="Of the tree of clients.")] = Linkage.average,
+    plot: Plot = None,
+    json: Annotated[bool, typer.Option("--json", help="All numbers as one JSON object.")] = False,
+) -> None:
+    """See how heterogeneous clients are, and choose a threshold.
+
+    Every client trains once from the same model. Nothing is kept.
+    """
+    flags = {
+        "partition.clients": clients,
+        "partition.kind": partition,
+        "model.name": model,
+        "seed": seed,
+    }
+    config = experiment_of(source, options.assigned(settings, flags))
+    options.data_at_hand(config)
+    seen = inspected(config, rounds, distance, linkage)
+    if json:
+        say.line(seen.facts())
+    else:
+        say.result(report(seen))
+    if plot:
+        write(seen.plot(), plot)
+        if not json:
+            say.label("plot", str(plot))
+    if not json:
+        say.label("next", advice(seen, source, flags))
+
+
+def inspected(config: Config, rounds: int, distance: Distance, linkage: Linkage) -> Inspection:
+    """What is seen of the clients of an experiment."""
+    import torch
+
+    from coterie.methods.fedclust import FedClust
+    from coterie.studies import experiment
+    from coterie.studies.inspection import inspect as look
+    from coterie.tasks.solver import Solver
+
+    torch.set_num_threads(config.engine.threads)
+    method = experiment.method(config)
+    return look(
+        experiment.population(config),
+        config.model.name,
+        rounds=rounds,
+        seed=config.seed,
+        solver=experiment.solver(config.train, Solver()),
+        distance="l2" if distance is Distance.l2 else "update_cosine",
+        linkage=linkage.value,
+        head=config.model.head,
+        model_options=experiment.model_options(config),
+        method=method if isinstance(method, FedClust) else None,
+    )
+
+
+def experiment_of(source: str, given: list[tuple[str, Any]]) -> Config:
+    """The experiment that a source of data, a file or a run's folder stands for."""
+    from coterie.config import load
+
+    if (Path(source) / "run.toml").exists():
+        from coterie.studies.experiment import config_of
+
+        return config_of(Path(source), given)
+    if source.endswith(".toml"):
+        return load(Path(source), given)
+    return load(None, [("data.source", source), *given])
+
+
+def report(seen: Inspection) -> str:
+    """The numbers of both views, the curve, and what follows."""
+    mark = chosen(seen)
+    columns = (c.tolist() for c in (seen.curve.threshold, seen.curve.k, seen.curve.silhouette))
+    rows = [
+        (f"{t:.4g}", k, f"{s:.3f}", "automatic" * (t == mark))
+        for t, k, s in zip(*columns, strict=True)
+    ]
+    table = say.table(("threshold", "clusters", "silhouette", ""), rows, numbers=True)
+    silent = f"no finite answer from {', '.join(seen.missing)}\n" if seen.missing else ""
+    return (
+        f"{silent}coefficient of variation: pull {seen.pull:.3f}, push {seen.push:.3f}\n"
+        f"mean Hopkins: {seen.hopkins:.3f}  (rounds of FedAvg before: {seen.rounds})\n\n"
+        f"{table}\n\n{seen.verdict}"
+    )
+
+
+def chosen(seen: Inspection) -> float:
+    """The threshold of the curve from which on the automatic cut is what one gets."""
+    below = [t for t in seen.curve.threshold.tolist() if t <= seen.cut.threshold]
+    return float(below[-1]) if below else 0.0
+
+
+def advice(seen: Inspection, source: str, flags: dict[str, Any]) -> str:
+    """What to run next."""
+    if (Path(source) / "run.toml").exists() or source.endswith(".toml"):
+        file = f"{source}/run.toml" if Path(source).is_dir() else source
+        start = f"coterie run {file}"
+    else:
+        start = f"coterie run --data {source}"
+    start += "".join(f" {key}={value}" for key, value in flags.items() if value is not None)
+    if seen.measure == "l2" and seen.cut.k > 1:
+        return f"{start} --method fedclust fedclust.threshold={seen.cut.threshold:.4g}"
+    return f"{start} --method {'fedclust' if seen.cut.k > 1 or seen.clustered else 'fedavg'}"

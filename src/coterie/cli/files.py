@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coterie.cli import say
-from coterie.cli.train import data_at_hand
+from coterie.cli import options, say
 from coterie.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -62,9 +61,8 @@ def check(
     Shows what the experiment would do: clients, samples, parameters, bytes per round.
     """
     from coterie import config as configs
-    from coterie.config.source import assignment
 
-    config = configs.load(file, [assignment(s) for s in settings or []])
+    config = configs.load(file, options.assigned(settings))
     if explain:
         for key in explain:
             say.result(configs.explain(config, key))
@@ -72,7 +70,7 @@ def check(
     if resolved:
         say.result(configs.resolved(config).rstrip())
         return
-    data_at_hand(config)
+    options.data_at_hand(config)
     found = plan(config)
     if json:
         say.line({"file": str(file), "notes": list(config.notes), **found})

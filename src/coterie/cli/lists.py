@@ -102,16 +102,10 @@ def models(json: Json = False) -> None:
                 }
             )
         return
-    rows = [
-        (
-            m.name,
-            f"{m.parameters:,}",
-            f"{m.least}x{m.least}" if m.least else "anything",
-            m.summary,
-            m.used_by,
-        )
-        for m in MODELS.values()
-    ]
+    rows = []
+    for m in MODELS.values():
+        least = f"{m.least}x{m.least}" if m.least else "anything"
+        rows.append((m.name, f"{m.parameters:,}", least, m.summary, m.used_by))
     say.result(say.table(("name", "parameters", "takes from", "layers", "used by"), rows))
     say.label("next", 'coterie run --model NAME    or your own: --model "package.module:function"')
 
@@ -151,24 +145,20 @@ def explain(
     """Explain an error code, or list them all."""
     from coterie.core.codes import CODES, FAMILIES
 
-    if code is None:
-        if json:
-            for key, c in CODES.items():
-                say.line({"code": key, "exit": FAMILIES[key[0]].exit, **c._asdict()})
-            return
-        rows = [(key, FAMILIES[key[0]].exit, c.title) for key, c in CODES.items()]
-        say.result(say.table(("code", "exit", "what happened"), rows))
-        say.label("next", "coterie help CODE    one of them explained")
-        return
-    found = CODES.get(code.upper())
-    if found is None:
+    facts = {k: {"code": k, "exit": FAMILIES[k[0]].exit, **c._asdict()} for k, c in CODES.items()}
+    key = None if code is None else code.upper()
+    if key is not None and key not in CODES:
         raise ConfigError(
             f"there is no code {code}", code="C016", fix="coterie help    lists them all"
         )
-    key = code.upper()
     if json:
-        say.line({"code": key, "exit": FAMILIES[key[0]].exit, **found._asdict()})
-        return
-    family = FAMILIES[key[0]]
-    say.result(f"{key}  {found.title}    ({family.title}, exit code {family.exit})\n")
-    say.result(f"{found.explanation}\n\nwhat to do: {found.fix}")
+        for fact in [facts[key]] if key else facts.values():
+            say.line(fact)
+    elif key:
+        found, family = CODES[key], FAMILIES[key[0]]
+        say.result(f"{key}  {found.title}    ({family.title}, exit code {family.exit})\n")
+        say.result(f"{found.explanation}\n\nwhat to do: {found.fix}")
+    else:
+        rows = [(f["code"], f["exit"], f["title"]) for f in facts.values()]
+        say.result(say.table(("code", "exit", "what happened"), rows))
+        say.label("next", "coterie help CODE    one of them explained")

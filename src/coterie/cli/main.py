@@ -82,22 +82,18 @@ def usage(error: click.UsageError) -> ConfigError:
     command = error.ctx.command_path if error.ctx else "coterie"
     if isinstance(error, NoSuchOption):
         what = f"there is no option {error.option_name}"
-        fix = similar(error.option_name, options(error.ctx), "option")
+        known = [o for p in error.ctx.command.params for o in p.opts] if error.ctx else []
+        fix = similar(error.option_name, known, "option")
     elif what.startswith("No such command") and error.ctx:
         word = what.split("'")[1]
         what = f"there is no command {word}"
-        known = getattr(error.ctx.command, "commands", {})
-        fix = similar(word, known, "command") or f"one of {', '.join(known)}"
+        commands = getattr(error.ctx.command, "commands", {})
+        fix = similar(word, commands, "command") or f"one of {', '.join(commands)}"
     return ConfigError(
         what[:1].lower() + what[1:],
         code="C001",
         fix=fix or f"{command} --help shows how it is used",
     )
-
-
-def options(context: click.Context | None) -> list[str]:
-    """The options of the command that was being read."""
-    return [o for p in context.command.params for o in p.opts] if context else []
 
 
 def interrupted(run: UnderWay) -> int:

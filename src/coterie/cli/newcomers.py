@@ -1,27 +1,24 @@
-"""The command that holds clients out and lets them join."""
+"""Commands about newcomers: newcomers holds clients out and lets them join, place finds a model."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coterie.cli import running, say
+from coterie.cli import options, running, say
+from coterie.cli.options import JsonEvents, Out, Quiet, Run, Settings
 from coterie.cli.progress import watching
-from coterie.cli.train import Json, Quiet, data_at_hand, sort
 from coterie.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from coterie.runs.newcomers import Joined
+    from coterie.studies.placement import Placement
 
 
 def newcomers(
-    settings: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[FILE] [KEY=VALUE]...", help="An experiment file, and settings."),
-    ] = None,
-    method: Annotated[str | None, typer.Option(help="method: see coterie methods.")] = None,
+    settings: Settings = None,
+    method: options.Method = None,
     share: Annotated[
         float | None, typer.Option(help="newcomers.share: of the clients; 0.2 if not given.")
     ] = None,
@@ -29,37 +26,34 @@ def newcomers(
     shots: Annotated[
         str | None, typer.Option(help="newcomers.shots: also with so few of a class, as 1,5.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="The folder of the run.")] = None,
+    out: Out = None,
     quiet: Quiet = False,
-    json: Json = False,
+    json: JsonEvents = False,
 ) -> None:
     """Hold clients out, train, and let them join.
 
     They are seen neither in training nor in clustering. The same command with the same --out goes
     on after a stop.
     """
-    from coterie import config as configs
-
-    file, given = sort(settings or [])
-    flags = {"method": method, "newcomers.share": share, "newcomers.epochs": epochs}
-    given += [(key, value) for key, value in flags.items() if value is not None]
-    if shots is not None:
-        given.append(("newcomers.shots", several(shots)))
-    config = configs.load(file, given)
+    flags = {
+        "method": method,
+        "newcomers.share": share,
+        "newcomers.epochs": epochs,
+        "newcomers.shots": None if shots is None else several(shots),
+    }
+    config = options.experiment(settings, flags)
     if not config.newcomers.share:
-        config = configs.load(file, [*given, ("newcomers.share", 0.2)])
-    data_at_hand(config)
+        config = options.experiment(settings, {**flags, "newcomers.share": 0.2})
     from coterie.runs import newcomers as joining
     from coterie.studies import experiment
 
     with watching(config.method, quiet=quiet, json=json) as listen:
         if out and (out / "run.toml").exists():
-            then = (out / "run.toml").read_text()
-            experiment.refuse_changes(then, config, ())
-            done = running.proceed(out, listen)
+            experiment.refuse_changes((out / "run.toml").read_text(), config, ())
+            result = running.proceed(out, listen)
         else:
-            done = running.execute(config, out, listen)
-    folder = done.result.folder
+            result = running.execute(config, out, listen)
+    folder = result.folder
     assert folder is not None
     found = joining.read(folder)
     assert found is not None
@@ -68,7 +62,7 @@ def newcomers(
             say.line(row._asdict())
         return
     say.result(newcomers_table(found))
-    say.result(sentence(found, len(done.result.population)))
+    say.result(sentence(found, len(result.population)))
     say.label("records", f"{folder}  (newcomers.csv beside those of the run)")
     say.label("next", f"{folder / 'newcomers.csv'}    each newcomer after each epoch")
 
@@ -111,3 +105,88 @@ def sentence(found: Joined, trained: int) -> str:
         f"{who} {trained} clients: mean accuracy of their own test sets; what was sent placed one "
         "newcomer, adaptation sends nothing"
     )
+
+
+def place(
+    folder: Run,
+    data: Annotated[str, typer.Option(help="The newcomers' data: a name, file or folder.")],
+    settings: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY=VALUE]...", help="Options of the reader; else the run's."),
+    ] = None,
+    name: Annotated[str, typer.Option(help="What the newcomer is called.")] = "newcomer",
+    epochs: Annotated[int, typer.Option(min=0, help="Local epochs of adaptation.")] = 5,
+    test_share: Annotated[
+        float, typer.Option(min=0, max=1, help="Of its samples, if it brings no test set.")
+    ] = 0.2,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object per newcomer.")] = False,
+) -> None:
+    """Give newcomers a model of a finished run.
+
+    Each owner in the data is a newcomer. Nobody else moves, and the run's folder is only read.
+    """
+    import torch
+
+    from coterie.data.dataset import Scaler
+    from coterie.data.load import load
+    from coterie.studies.experiment import config_of, open_run
+    from coterie.studies.placement import arrivals
+
+    config = config_of(folder)
+    reader = dict(options.assigned(settings)) if settings else dict(config.data.reader)
+    torch.set_num_threads(config.engine.threads)
+    result = open_run(folder)
+    reader.pop("test_source", None)  # the run's own, no newcomer's
+    found = load(data, **reader)
+    known = load(config.data.source, **config.data.reader)
+    if found.peak != known.peak and config.data.scaling != "none" and not json:
+        say.label("note", f"values are divided by the run's {known.peak:g}, not by {found.peak:g}")
+    scaler = Scaler.of(known, config.data.scaling)
+    clients = list(
+        arrivals(found, known, scaler, name=name, test_share=test_share, seed=config.seed)
+    )
+    placed = result.place(clients, epochs)
+    samples = {c.name: len(c) for c in clients}
+    if json:
+        for row in facts(placed, samples):
+            say.line(row)
+        return
+    say.result(placement_table(placed, samples))
+    say.label(
+        "next",
+        f'in Python: coterie.open_run("{folder}").place((x, y)).model(0)    the adapted model',
+    )
+
+
+def facts(placed: Placement, samples: dict[str, int]) -> list[dict[str, Any]]:
+    """Each newcomer as plain values; what it does not have is null."""
+    return [
+        {
+            "newcomer": name,
+            "samples": samples[name],
+            "cluster": placed.clusters.get(name),
+            "accuracy_before": placed.before.values.get(name),
+            "accuracy_after": placed.after.values.get(name),
+            "bytes_down": placed.bytes_down[name],
+            "bytes_up": placed.bytes_up[name],
+        }
+        for name in placed.names
+    ]
+
+
+def placement_table(placed: Placement, samples: dict[str, int]) -> str:
+    """A row for each newcomer."""
+    head = ("newcomer", "samples", "cluster", "before", "after", "sent up", "sent down")
+    rows = [
+        (
+            row["newcomer"],
+            f"{row['samples']:,}",
+            "none" if row["cluster"] is None else row["cluster"],
+            say.percent(row["accuracy_before"]),
+            say.percent(row["accuracy_after"]),
+            say.size(row["bytes_up"]),
+            say.size(row["bytes_down"]),
+        )
+        for row in facts(placed, samples)
+    ]
+    return say.table(head, rows, numbers=True)

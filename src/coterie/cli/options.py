@@ -1,18 +1,80 @@
-"""Options that several commands have: the same name, the same meaning, the same words."""
+"""Options that several commands have, and the experiment that a command line asks for."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-Json = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
-Plot = Annotated[Path | None, typer.Option(help="Write the picture as an HTML page.")]
+from coterie.core.errors import ConfigError
 
+if TYPE_CHECKING:
+    from coterie.config import Config
+
+Settings = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[FILE] [KEY=VALUE]...", help="An experiment file, and settings."),
+]
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")]
+Out = Annotated[Path | None, typer.Option(help="The folder of the run.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
+JsonEvents = Annotated[bool, typer.Option("--json", help="One JSON object per line on stdout.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the result.")]
+NoReport = Annotated[bool, typer.Option("--no-report", help="Write no report.html.")]
+Live = Annotated[bool, typer.Option("--live", help="Watch the run in the browser.")]
+Plot = Annotated[Path | None, typer.Option(help="Write the picture as an HTML page.")]
+Insecure = Annotated[
+    bool, typer.Option("--insecure", help="Without TLS and keys; this machine only.")
+]
+Method = Annotated[str | None, typer.Option(help="method: see coterie methods.")]
 Kind = Annotated[
     str | None, typer.Option(help="partition.kind, as dirichlet:0.3 or rotation+quantity.")
 ]
 Clients = Annotated[int | None, typer.Option(help="partition.clients")]
 Model = Annotated[str | None, typer.Option(help="model.name: see coterie models.")]
 Seed = Annotated[int | None, typer.Option(help="seed")]
+
+
+def assigned(
+    settings: Iterable[str] | None, flags: Mapping[str, Any] | None = None
+) -> list[tuple[str, Any]]:
+    """Settings as key and value, and above them the flags that were given."""
+    from coterie.config.source import assignment
+
+    given = [assignment(text) for text in settings or []]
+    return given + [(key, v) for key, v in (flags or {}).items() if v is not None]
+
+
+def sort(
+    settings: list[str] | None, flags: Mapping[str, Any]
+) -> tuple[Path | None, list[tuple[str, Any]]]:
+    """The experiment file among the arguments, and the settings and flags."""
+    files = [s for s in settings or [] if "=" not in s or Path(s).is_file()]
+    if len(files) > 1:
+        raise ConfigError(
+            f"more than one experiment file: {', '.join(files)}",
+            code="C001",
+            fix="name one file; settings are written key=value",
+        )
+    given = assigned((s for s in settings or [] if s not in files), flags)
+    return (Path(files[0]) if files else None), given
+
+
+def experiment(settings: list[str] | None, flags: Mapping[str, Any]) -> Config:
+    """The experiment that a file, settings and flags ask for, whose data are at hand."""
+    from coterie.config import load
+
+    config = load(*sort(settings, flags))
+    data_at_hand(config)
+    return config
+
+
+def data_at_hand(config: Config) -> None:
+    """Refuse a named data set that is not on this machine, before anything heavy is imported."""
+    from coterie.data import named
+
+    name = named.canonical(config.data.source)
+    if name and not named.NAMED[name].embedded:
+        named.require(name)

@@ -70,13 +70,12 @@ def numbers(event: Event, short: bool = False) -> str:
     >>> numbers({"accuracy": 0.93, "worst": 0.85, "clusters": 4.0, "ari": 1.0}, short=True)
     '93.0 %  worst 85.0 %  4 clusters'
     """
-    found = []
+    found = clusters(event)
     if "accuracy" in event:
-        found += [say.percent(event["accuracy"]), f"worst {say.percent(event.get('worst'))}"]
-    if short:
-        return "  ".join([*found, *(c.split(" (")[0] for c in clusters(event))])
-    words = [f"accuracy {found[0]}", found[1].replace("worst", "worst client")] if found else []
-    return "  ".join([*words, *clusters(event)])
+        mean, worst = say.percent(event["accuracy"]), say.percent(event.get("worst"))
+        words = [mean, f"worst {worst}"] if short else [f"accuracy {mean}", f"worst client {worst}"]
+        found = words + found
+    return "  ".join(text.split(" (")[0] if short else text for text in found)
 
 
 def clusters(event: dict[str, Any]) -> list[str]:
@@ -89,29 +88,21 @@ def clusters(event: dict[str, Any]) -> list[str]:
 @contextmanager
 def bar(name: str) -> Iterator[Listener]:
     """A progress bar on the terminal; on a narrow one the numbers are short, the bar stays."""
+    from rich import progress as rich
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        ProgressColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
     from rich.table import Column
 
     console = Console(stderr=True, highlight=False)
     wide = console.width >= 110
-    columns: list[ProgressColumn] = [
-        TextColumn("run     {task.description:<9}", table_column=Column(no_wrap=True)),
-        BarColumn(bar_width=20 if wide else 10),
-        MofNCompleteColumn(),
-        *([TimeElapsedColumn()] if wide else []),
-        TimeRemainingColumn(compact=not wide),
-        TextColumn("{task.fields[numbers]}", table_column=Column(no_wrap=True)),
+    columns: list[rich.ProgressColumn] = [
+        rich.TextColumn("run     {task.description:<9}", table_column=Column(no_wrap=True)),
+        rich.BarColumn(bar_width=20 if wide else 10),
+        rich.MofNCompleteColumn(),
+        *([rich.TimeElapsedColumn()] if wide else []),
+        rich.TimeRemainingColumn(compact=not wide),
+        rich.TextColumn("{task.fields[numbers]}", table_column=Column(no_wrap=True)),
     ]
-    with Progress(*columns, console=console, refresh_per_second=2) as progress:  # ten cost 1 %
+    with rich.Progress(*columns, console=console, refresh_per_second=2) as progress:  # ten cost 1 %
         task = progress.add_task(name, total=None, numbers="")
 
         def listen(event: Event) -> None:

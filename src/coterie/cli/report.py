@@ -1,8 +1,11 @@
-"""Commands that show what came out: report and open."""
+"""Commands that show a run: report and open what came out, live what goes on."""
 
 from __future__ import annotations
 
+import warnings
 import webbrowser
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coterie.cli import say
+from coterie.cli.options import Run
 from coterie.core.errors import CheckpointError, ConfigError
 
 if TYPE_CHECKING:
@@ -17,14 +21,7 @@ if TYPE_CHECKING:
     from coterie.report.run_data import Insight
     from coterie.runs.text_table import TextTable
 
-
-class Format(StrEnum):
-    """What a report is written as."""
-
-    html = "html"
-    csv = "csv"
-    md = "md"
-    latex = "latex"
+Format = StrEnum("Format", ["html", "csv", "md", "latex"])  # what a report is written as
 
 
 def report(
@@ -148,3 +145,41 @@ def table_of_runs(runs: list[RunData]) -> TextTable:
         for run in runs
     )
     return TextTable("", head + more, rows)
+
+
+def live(
+    folder: Run,
+    port: Annotated[int, typer.Option(help="The port; 0 is any that is free.")] = 0,
+) -> None:
+    """Watch a run in the browser.
+
+    While it goes, after it, and across a resume. Only this machine can look, and nothing can be
+    changed. Ctrl-C ends the view and leaves the run alone.
+    """
+    from coterie.live import listening
+    from coterie.live.server import Server
+    from coterie.runs.records import expect_run
+
+    expect_run(folder)
+    view = listening(port)
+    say.label("live", f"{view.address}    Ctrl-C ends the view")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of empty tables, while a run has none
+        with Server(folder, view.socket, view.token) as server:
+            try:
+                server.serve_forever()
+            except KeyboardInterrupt:
+                say.note()
+
+
+@contextmanager
+def watched(folder: Path, wanted: bool) -> Iterator[None]:
+    """A run, with its view beside it if that was wanted."""
+    if not wanted:
+        yield
+        return
+    from coterie.live import beside
+
+    with beside(folder) as address:
+        say.label("live", address)
+        yield

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from coterie.core.events import Event, Listener
+from coterie.core.events import Listener
 
 if TYPE_CHECKING:
     from coterie.config import Config
@@ -18,27 +18,13 @@ if TYPE_CHECKING:
     from coterie.studies.result import Result
 
 
-class Done(NamedTuple):
-    """A run that came to its end, and how long it took."""
-
-    result: Result
-    seconds: float
-
-
-def fresh(config: Config) -> Path:
-    """A new folder for an experiment, as it names it."""
-    from coterie.studies import experiment
-
-    return experiment.fresh(config)
-
-
-def execute(config: Config, out: Path | None, listen: Listener, *, page: bool = True) -> Done:
+def execute(config: Config, out: Path | None, listen: Listener, *, page: bool = True) -> Result:
     """Train a new experiment, into the folder given or a new one that the experiment names."""
     from coterie.studies import experiment
 
     folder = out or experiment.fresh(config)
     with under_way(folder, f"coterie resume {folder}", new=True):
-        return timed(listen, lambda tell: experiment.execute(config, folder, tell, page=page))
+        return experiment.execute(config, folder, listen, page=page)
 
 
 def proceed(
@@ -48,22 +34,17 @@ def proceed(
     allow: Iterable[str] = (),
     *,
     page: bool = True,
-) -> Done:
+) -> Result:
     """Train on where a run stopped."""
     from coterie.studies import experiment
 
     with under_way(folder, f"coterie resume {folder}"):
-        return timed(
-            listen,
-            lambda tell: experiment.resume(
-                folder, settings=settings, allow=allow, on_event=tell, page=page
-            ),
-        )
+        return experiment.resume(folder, settings=settings, allow=allow, on_event=listen, page=page)
 
 
 def serve(
     config: Config, folder: Path, address: ServerAddress, listen: Listener, *, resume: bool
-) -> Done:
+) -> Result:
     """Train an experiment with clients that join a server at this address."""
     from coterie.engines.flower.serving import serving
     from coterie.studies.federation import run_federation
@@ -72,33 +53,16 @@ def serve(
         under_way(folder, f"coterie serve --resume {folder} ...", new=not resume),
         serving(address, folder / "flower") as (grid, registered, check),
     ):
-        return timed(
+        return run_federation(
+            grid,
+            config,
+            folder,
             listen,
-            lambda tell: run_federation(
-                grid,
-                config,
-                folder,
-                tell,
-                resume=resume,
-                names=address.names,
-                registered=registered,
-                check=check,
-            ),
+            resume=resume,
+            names=address.names,
+            registered=registered,
+            check=check,
         )
-
-
-def timed(listen: Listener, run: Callable[[Listener], Result]) -> Done:
-    """A run with somebody listening, and the seconds that it says it took."""
-    seconds = 0.0
-
-    def hear(event: Event) -> None:
-        nonlocal seconds
-        if event["event"] == "done":
-            seconds = float(event["seconds"])
-        listen(event)
-
-    result = run(hear)
-    return Done(result, seconds)
 
 
 @dataclass
@@ -114,8 +78,8 @@ class UnderWay:
     @property
     def saved(self) -> bool:
         """Whether there is something in the folder to go on from."""
-        found = self.folder and any(self.folder.glob("checkpoints/[0-9]*/manifest.json"))
-        return bool(found)
+        saved = "checkpoints/[0-9]*/manifest.json"
+        return self.folder is not None and any(self.folder.glob(saved))
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from typing import Any
 from coterie.core.units import percent as percent
 from coterie.core.units import seconds as seconds
 from coterie.core.units import size as size
+from coterie.runs.text_table import columns
 
 
 def result(text: str = "") -> None:
@@ -56,14 +57,4 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]], numbers: bool =
     a     10
     bcd   5
     """
-    cells = [[str(c) for c in row] for row in (head, *rows)]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
-    cells.insert(1, ["─" * w for w in widths])
-    pad = str.rjust if numbers else str.ljust
-    return "\n".join(
-        "  ".join(
-            (pad if i else str.ljust)(c, w)
-            for i, (c, w) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in cells
-    )
+    return columns(head, [[str(c) for c in row] for row in rows], numbers=numbers)

@@ -1,58 +1,55 @@
-"""Commands that train: run, resume."""
+"""Commands that train: run, resume, and the demo of two methods."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coterie.cli import running, say
-from coterie.cli.live import watched
-from coterie.cli.progress import clusters, watching
-from coterie.cli.running import Done
-from coterie.core.errors import ConfigError
+from coterie.cli import options, running, say
+from coterie.cli.options import JsonEvents, Live, NoReport, Out, Quiet, Run, Settings
+from coterie.cli.progress import clusters, warnings, watching
+from coterie.cli.report import watched
 
 if TYPE_CHECKING:
-    from coterie.config import Config
+    from coterie.studies.result import Result
 
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the result.")]
-NoReport = Annotated[bool, typer.Option("--no-report", help="Write no report.html.")]
-Live = Annotated[bool, typer.Option("--live", help="Watch the run in the browser.")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object per line on stdout.")]
+DEMO = {
+    "data.source": "digits",
+    "partition.kind": "rotation",
+    "partition.clients": 20,
+    "model.name": "cnn-s",
+    "train.local_epochs": 2,
+    "train.batch_size": 16,
+}
 
 
 def run(
-    settings: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[FILE] [KEY=VALUE]...", help="An experiment file, and settings."),
-    ] = None,
+    settings: Settings = None,
     data: Annotated[str | None, typer.Option(help="data.source: a name, file or folder.")] = None,
-    method: Annotated[str | None, typer.Option(help="method: see coterie methods.")] = None,
-    clients: Annotated[int | None, typer.Option(help="partition.clients")] = None,
-    partition: Annotated[
-        str | None, typer.Option(help="partition.kind, as dirichlet:0.3 or rotation+quantity.")
-    ] = None,
-    model: Annotated[str | None, typer.Option(help="model.name: see coterie models.")] = None,
+    method: options.Method = None,
+    clients: options.Clients = None,
+    partition: options.Kind = None,
+    model: options.Model = None,
     rounds: Annotated[int | None, typer.Option(help="train.rounds")] = None,
-    seed: Annotated[int | None, typer.Option(help="seed")] = None,
+    seed: options.Seed = None,
     engine: Annotated[str | None, typer.Option(help="engine.name")] = None,
-    out: Annotated[Path | None, typer.Option(help="The folder of the run.")] = None,
+    out: Out = None,
     track: Annotated[
         list[str] | None, typer.Option(help="output.trackers: tensorboard, mlflow, wandb.")
     ] = None,
     live: Live = False,
     no_report: NoReport = False,
     quiet: Quiet = False,
-    json: Json = False,
+    json: JsonEvents = False,
 ) -> None:
     """Train an experiment.
 
     It is given as a file, as flags and settings, or both; flags and settings stand above the file.
     """
-    from coterie.config import load
-
     flags = {
         "data.source": data,
         "method": method,
@@ -64,24 +61,23 @@ def run(
         "engine.name": engine,
         "output.trackers": track or None,
     }
-    file, given = sort(settings or [])
-    given += [(key, value) for key, value in flags.items() if value is not None]
-    config = load(file, given)
-    data_at_hand(config)
+    config = options.experiment(settings, flags)
     if not json:
         for text in config.notes:
             say.label("note", text)
-    folder = out or running.fresh(config)
+    from coterie.studies.experiment import fresh
+
+    folder = out or fresh(config)
     with (
         watched(folder, live),
         watching(config.method, quiet=quiet, json=json) as listen,
     ):
-        done = running.execute(config, folder, listen, page=not no_report)
-    conclude(config.method, done, json)
+        result = running.execute(config, folder, listen, page=not no_report)
+    conclude(config.method, result, json)
 
 
 def resume(
-    folder: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")],
+    folder: Run,
     settings: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings to change.")
     ] = None,
@@ -92,55 +88,26 @@ def resume(
     live: Live = False,
     no_report: NoReport = False,
     quiet: Quiet = False,
-    json: Json = False,
+    json: JsonEvents = False,
 ) -> None:
     """Continue a run exactly where it stopped.
 
     The result has the same bits as if the run had never been interrupted.
     """
-    from coterie.config.source import assignment
-
-    given = [assignment(text) for text in settings or []]
-    if rounds is not None:
-        given.append(("train.rounds", rounds))
+    given = options.assigned(settings, {"train.rounds": rounds})
     with watched(folder, live), watching(folder.name, quiet=quiet, json=json) as listen:
-        done = running.proceed(folder, listen, given, allow_change or (), page=not no_report)
-    conclude(folder.name, done, json)
-
-
-def sort(settings: list[str]) -> tuple[Path | None, list[tuple[str, Any]]]:
-    """The experiment file among the arguments, and the settings."""
-    from coterie.config.source import assignment
-
-    files = [s for s in settings if "=" not in s or Path(s).is_file()]
-    if len(files) > 1:
-        raise ConfigError(
-            f"more than one experiment file: {', '.join(files)}",
-            code="C001",
-            fix="name one file; settings are written key=value",
-        )
-    given = [assignment(s) for s in settings if s not in files]
-    return (Path(files[0]) if files else None), given
-
-
-def data_at_hand(config: Config) -> None:
-    """Refuse a named data set that is not on this machine, before anything heavy is imported."""
-    from coterie.data import named
-
-    name = named.canonical(config.data.source)
-    if name and not named.NAMED[name].embedded:
-        named.require(name)
+        result = running.proceed(folder, listen, given, allow_change or (), page=not no_report)
+    conclude(folder.name, result, json)
 
 
 def conclude(
-    name: str, done: Done, json: bool, again: str = "coterie resume {folder} --rounds {rounds}"
+    name: str, result: Result, json: bool, again: str = "coterie resume {folder} --rounds {rounds}"
 ) -> None:
     """What came out of a run, where it lies, and how to train on with the command `again`."""
     if json:
-        say.line(result_event(name, done))
+        say.line(result_event(name, result))
         return
-    result = done.result
-    say.result(runs_table({name: done}))
+    say.result(runs_table({name: result}))
     say.label("records", f"{result.folder}  (metrics.csv, clusters.csv, summary.json)")
     if result.page:
         say.label("report", f"{result.page}    open it: coterie open {result.folder}")
@@ -148,35 +115,100 @@ def conclude(
     say.label("next", f"{again.format(folder=result.folder, rounds=rounds)}    train on")
 
 
-def result_event(name: str, done: Done) -> dict[str, Any]:
+def result_event(name: str, result: Result) -> dict[str, Any]:
     """What came out of a run, as the last JSON object of its command."""
     return {
         "event": "result",
         "name": name,
-        "folder": str(done.result.folder),
-        "seconds": done.seconds,
-        "notes": list(done.result.population.notes),
-        "summary": dict(done.result.summary),
+        "folder": str(result.folder),
+        "seconds": seconds_of(result),
+        "notes": list(result.population.notes),
+        "summary": dict(result.summary),
     }
 
 
-def runs_table(runs: Mapping[str, Done]) -> str:
+def seconds_of(result: Result) -> float:
+    """How long a run in a folder took."""
+    from coterie.runs.reading import RunReader
+
+    assert result.folder is not None
+    return float(RunReader(result.folder).summary["seconds"])
+
+
+def runs_table(runs: Mapping[str, Result]) -> str:
     """One row per run: accuracy, worst client, clusters, bytes, time."""
     head = ("method", "accuracy", "worst client", "clusters", "sent up", "sent down", "time")
     rows = []
-    for name, done in runs.items():
-        s = done.result.summary
+    for name, result in runs.items():
+        s = result.summary
         at = s[s["stage"]]
-        found = {k: s["clusters"][k] for k in ("clusters", "ari") if k in s["clusters"]}
-        rows.append(
-            (
-                name,
-                say.percent(at["accuracy_mean"]),
-                say.percent(at["accuracy_worst"]),
-                " ".join(clusters(found)).replace(" clusters", "") or "1",
-                say.size(s["bytes_up"]),
-                say.size(s["bytes_down"]),
-                say.seconds(done.seconds),
-            )
+        row = (
+            name,
+            say.percent(at["accuracy_mean"]),
+            say.percent(at["accuracy_worst"]),
+            " ".join(clusters(s["clusters"])).replace(" clusters", "") or "1",
+            say.size(s["bytes_up"]),
+            say.size(s["bytes_down"]),
+            say.seconds(seconds_of(result)),
         )
+        rows.append(row)
     return say.table(head, rows, numbers=True)
+
+
+def demo(
+    method: Annotated[
+        str | None, typer.Option(help="The method beside fedavg; see coterie methods.")
+    ] = None,
+    rounds: Annotated[int, typer.Option(help="Rounds of each method.")] = 20,
+    out: Annotated[Path, typer.Option(help="The folder of the two runs.")] = Path("runs/demo"),
+    no_report: NoReport = False,
+    quiet: Quiet = False,
+    json: JsonEvents = False,
+) -> None:
+    """Train two methods, offline, in a minute.
+
+    20 clients in 4 hidden groups hold handwritten digits; each group sees them at another angle.
+    """
+    from coterie.core.version import __version__
+
+    names = tuple(dict.fromkeys(("fedavg", method or "fedclust")))
+    asked = {name: {"method": name, "train.rounds": rounds, **DEMO} for name in names}
+    configs = {name: options.experiment(None, flags) for name, flags in asked.items()}
+    if not (quiet or json):
+        say.note(
+            f"coterie {__version__} · digits (1,797 images, in scikit-learn) · "
+            f"20 clients in 4 hidden groups (rotated 0°/90°/180°/270°) · seed 0"
+        )
+    runs = {}
+    for name, config in configs.items():
+        if (out / name / "run.toml").exists():  # of an old demo; anything else is left alone
+            shutil.rmtree(out / name)
+        with watching(name, quiet=quiet, json=json) as listen:
+            runs[name] = running.execute(config, out / name, listen, page=False)
+    from coterie.studies.training import write_page
+
+    # The page of both runs is that of the second, which finds the first beside it.
+    second = runs[names[-1]]
+    page = None if no_report else write_page(second, out / "report.html", warnings)
+    if json:
+        for name, result in runs.items():
+            say.line(result_event(name, result))
+        return
+    say.result(runs_table(runs))
+    if len(runs) == 2:
+        say.result(compared(runs))
+    say.label("records", f"{out}/*/  run.toml, metrics.csv, clusters.csv, summary.json")
+    if page:
+        say.label("report", f"{page}    open it: coterie open {out}")
+    say.label(
+        "next", "coterie init my.toml       write a commented experiment file for your own data"
+    )
+
+
+def compared(runs: Mapping[str, Result]) -> str:
+    """For how many clients one of two runs is better than the other, and whether by chance."""
+    from coterie.runs.statistics import wilcoxon
+
+    (first, a), (second, b) = ((n, result.accuracy.values) for n, result in runs.items())
+    both = [client for client in a if client in b]
+    return wilcoxon([b[c] for c in both], [a[c] for c in both], second, first).sentence

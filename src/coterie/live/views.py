@@ -32,7 +32,6 @@ class Views:
         self.lock = threading.Lock()
         self.seen: tuple[Stamp, RunData] | None = None
         self.drawn: tuple[Stamp, str] | None = None
-        self.script = ""
 
     def page(self, token: str) -> str:
         """The page itself, with nothing in it but the name of the run."""
@@ -48,11 +47,10 @@ class Views:
 
     def plotly(self) -> str:
         """The script of the installed Plotly."""
-        if not self.script:
-            from plotly.offline import get_plotlyjs
+        from plotly.offline import get_plotlyjs
 
-            self.script = get_plotlyjs()
-        return self.script
+        script: str = get_plotlyjs()
+        return script
 
     def figures(self) -> str:
         """The charts, the clients and the themes, as JSON; as they were if nothing changed."""
@@ -73,9 +71,9 @@ class Views:
             run = self.run()
         if number >= run.n:
             return None
-        from coterie.live.curve import curve
+        from coterie.report.charts.accuracy import of_client
 
-        return drawn(lambda: curve(run, number))
+        return drawn(lambda: of_client(run, number))
 
     def run(self) -> RunData:
         """The records as they are now. The checkpoint is read again only when clients moved."""
@@ -119,9 +117,9 @@ def same(a: RunData, b: RunData) -> bool:
 
 def overview(run: RunData) -> str:
     """Everything that the page draws."""
-    from coterie.report.charts import chart, colour
+    from coterie.report.charts import CHARTS
+    from coterie.report.charts.style import DARK, LIGHT, colour
     from coterie.report.page import embedded
-    from coterie.report.themes import DARK, LIGHT
 
     held = run.assign[-1].tolist() if len(run.assign) else []
     about = {
@@ -133,7 +131,7 @@ def overview(run: RunData) -> str:
         "personal": bool(run.personal) if held else False,
         "themes": {"light": LIGHT, "dark": DARK},
     }
-    charts = ",".join(f'"{name}":{drawn(partial(small, chart(name), run))}' for name in SHOWN)
+    charts = ",".join(f'"{name}":{drawn(partial(small, CHARTS[name], run))}' for name in SHOWN)
     return f'{{"about":{embedded(about)},"charts":{{{charts}}}}}'
 
 
@@ -148,7 +146,7 @@ def small(make: Callable[[RunData], Any], run: RunData) -> Any:
 
 def drawn(make: Callable[[], Any]) -> str:
     """A figure as JSON, or why there is none."""
-    from coterie.report.charts import Absent
+    from coterie.report.charts.style import Absent
     from coterie.report.page import embedded, figure_json
 
     try:

@@ -6,7 +6,7 @@ May touch: core, methods, runs.
 from __future__ import annotations
 
 from coterie.report.compared import write_comparison
-from coterie.report.notebook import card, draw
+from coterie.report.figures import card, draw
 from coterie.report.page import write_result, write_run
 from coterie.report.run_data import RunData, read
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 
 from coterie.core.units import percent, size
+from coterie.core.version import __version__
 from coterie.methods import METHODS, Entry
-from coterie.report.charts.gains import references
+from coterie.report.charts.accuracy import references
+from coterie.report.charts.cost import task_words
 from coterie.report.run_data import RunData
-from coterie.report.task_words import task_words
 
 ROWS = 2_000  # of the table of clients
 
@@ -96,8 +96,6 @@ def entry(run: RunData) -> Entry | None:
 
 def versions(run: RunData) -> list[tuple[str, str]]:
     """Versions, seed and hashes."""
-    from coterie.core.version import __version__
-
     notes = dict(run.notes)
     marks = {k: notes.pop(k)["sha256"] for k in ("metrics.csv", "clusters.csv") if k in notes}
     found = [("report by", f"coterie {__version__}, Python {platform.python_version()}")]
@@ -122,14 +120,11 @@ def commands(run: RunData) -> str:
 
 def bibtex(method: Entry | None) -> str:
     """How to cite the software and the method."""
-    from coterie.core.version import __version__
-
-    own = bib("software", "coterie", title="coterie", author="{The coterie authors}")
-    own = own.replace("\n}", f",\n  version = {{{__version__}}}\n}}")
+    who = "{The coterie authors}"
+    own = bib("software", "coterie", title="coterie", author=who, version=__version__)
     if method is None or method.paper.startswith(("ours", "the baseline")):
         return own
-    said = {"title": method.cls, "note": method.paper}
-    return f"{own}\n\n{bib('misc', method.name, **said)}"
+    return f"{own}\n\n{bib('misc', method.name, title=method.cls, note=method.paper)}"
 
 
 def bib(kind: str, key: str, **fields: str) -> str:
@@ -140,5 +135,5 @@ def bib(kind: str, key: str, **fields: str) -> str:
       title = {T}
     }
     """
-    lines: Iterable[str] = (f"  {k} = {{{v}}}" for k, v in fields.items())
+    lines = (f"  {k} = {{{v}}}" for k, v in fields.items())
     return f"@{kind}{{{key},\n" + ",\n".join(lines) + "\n}"

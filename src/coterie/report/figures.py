@@ -1,7 +1,11 @@
-"""Charts as files for a paper: PDF, SVG or PNG, drawn by kaleido in a local Chrome or Chromium."""
+"""Charts without their page: a result's in a notebook, or as files for a paper.
+
+Files are PDF, SVG or PNG, drawn by kaleido in a local Chrome or Chromium.
+"""
 
 from __future__ import annotations
 
+import html
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -9,13 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from coterie.core.errors import ConfigError
+from coterie.core.suggest import similar
+from coterie.report import verdict
 from coterie.report.blocks import BLOCKS
-from coterie.report.charts import Absent, chart, compared
+from coterie.report.charts import CHARTS, compared
+from coterie.report.charts.style import Absent
 from coterie.report.page import InsightOf, look
+from coterie.report.run_data import Reportable
 from coterie.runs.comparison import Comparison
 
 KINDS = ("pdf", "svg", "png")
 WIDTH = 760  # pixels; a PDF of it fills a column at about half its size
+NEED_DATA = ("labels", "cross", "trajectories", "gains", "fairness")  # or runs beside this one
 
 
 def figures(folder: str | Path, insight: InsightOf | None = None) -> Iterator[tuple[str, Any]]:
@@ -27,7 +36,7 @@ def figures(folder: str | Path, insight: InsightOf | None = None) -> Iterator[tu
         makers = {name: partial(make, found) for name, make in compared.CHARTS.items()}
     else:
         run = look(path, insight)
-        makers = {name: partial(chart(name), run) for b in BLOCKS for name, _ in b.charts}
+        makers = {name: partial(CHARTS[name], run) for b in BLOCKS for name, _ in b.charts}
     for name, make in makers.items():
         try:
             yield name, make()
@@ -92,3 +101,35 @@ def renderer() -> Any:
     for name in ("kaleido", "choreographer", "logistro"):
         logging.getLogger(name).setLevel(logging.ERROR)
     return kaleido
+
+
+def draw(result: Reportable, name: str) -> Any:
+    """A chart of a result by its name, as a Plotly figure."""
+    if name not in CHARTS:
+        raise ConfigError(
+            f"there is no chart {name!r}",
+            code="C019",
+            fix=similar(name, CHARTS, "one") or f"one of {', '.join(CHARTS)}",
+        )
+    run = result.run_data(insight=name in NEED_DATA)
+    try:
+        return CHARTS[name](run)
+    except Absent as why:
+        raise ConfigError(
+            f"this run has no chart {name!r}", code="C019", why=str(why), fix="choose another"
+        ) from why
+
+
+def card(result: Reportable) -> str:
+    """The verdict as a piece of HTML."""
+    run = result.run_data(insight=False)
+    cells = "".join(
+        f"<td style='text-align:left;padding:4px 18px 4px 0'><small>{html.escape(t.label)}</small>"
+        f"<br><b style='font-size:1.3em'>{html.escape(t.value)}</b>"
+        f"<br><small>{html.escape(t.note)}</small></td>"
+        for t in verdict.tiles(run)
+    )
+    told = "".join(f"<li>{html.escape(text)}</li>" for text in verdict.warnings(run))
+    return f"<p><b>{html.escape(verdict.sentence(run))}</b></p><table><tr>{cells}</tr></table>" + (
+        f"<ul>{told}</ul>" if told else ""
+    )

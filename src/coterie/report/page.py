@@ -16,10 +16,16 @@ from coterie.core import storage
 from coterie.core.errors import CoterieError
 from coterie.report import facts, verdict
 from coterie.report.blocks import BLOCKS, Block
-from coterie.report.charts import Absent, chart
-from coterie.report.references import with_references
-from coterie.report.run_data import Insight, Reportable, RunData, read, with_insight
-from coterie.report.themes import DARK, LIGHT
+from coterie.report.charts import CHARTS
+from coterie.report.charts.style import DARK, LIGHT, Absent
+from coterie.report.run_data import (
+    Insight,
+    Reportable,
+    RunData,
+    read,
+    with_insight,
+    with_references,
+)
 
 # Who can read the clients' data of a run's folder again; it raises a CoterieError if it cannot.
 InsightOf = Callable[[Path], Insight | None]
@@ -106,7 +112,7 @@ def run_page(run: RunData) -> str:
 
 def section(run: RunData, block: Block) -> Section:
     """A block of the page, filled with what this run has for it."""
-    drawn, absent = draw(block, lambda name: chart(name)(run))
+    drawn, absent = draw(block, lambda name: CHARTS[name](run))
     if block.key == "privacy":
         about, table = facts.entry(run), facts.asked(run)
         sent = about.uploads if about else "see the method's own documentation"

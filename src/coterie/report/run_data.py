@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from coterie.methods import METHODS
 from coterie.runs.history import Row
 from coterie.runs.reading import Clusters, Event, Floats, Ints, RunReader, ended, round_events
+
+REFERENCES = ("local", "fedavg")  # what a reader compares with
 
 
 class Series(NamedTuple):
@@ -221,3 +223,24 @@ def with_memory(run: RunData) -> RunData:
 def without_settings(notes: Mapping[str, Any]) -> dict[str, Any]:
     """What a checkpoint notes beside the settings, which run.toml has, too."""
     return {k: v for k, v in notes.items() if k != "settings"}
+
+
+def with_references(run: RunData) -> RunData:
+    """The run with the last accuracies of reference runs in the folders beside it."""
+    found = {}
+    for folder in neighbours(run):
+        other = read(folder, memory=False)
+        if other.method in REFERENCES and other.clients == run.clients and other.done:
+            found[other.method] = other.final
+    return replace(run, baselines={m: found[m] for m in REFERENCES if m in found})
+
+
+def neighbours(run: RunData) -> Iterator[Path]:
+    """The finished runs beside this one, on the same clients with the same data and seed."""
+    if not run.folder or "population" not in run.notes:
+        return
+    for folder in sorted(run.folder.resolve().parent.iterdir()):
+        if folder == run.folder.resolve() or not (folder / "summary.json").exists():
+            continue
+        if RunReader(folder).notes.get("population") == run.notes["population"]:
+            yield folder

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from coterie.runs.history import csv_lines
@@ -31,16 +31,20 @@ def as_text(table: TextTable) -> str:
     a       10
     bcd      5
     """
-    widths = [max(map(len, column)) for column in zip(table.head, *table.rows, strict=True)]
-    lines = [table.head, tuple("─" * w for w in widths), *table.rows]
-    body = "\n".join(
-        "  ".join(
-            c.rjust(w) if i else c.ljust(w)
-            for i, (c, w) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in lines
-    )
+    body = columns(table.head, table.rows)
     return f"{table.title}\n{body}" if table.title else body
+
+
+def columns(head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: bool = True) -> str:
+    """Rows under a head and a rule; all but the first column to the right if they are numbers."""
+    cells = [head, *rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    cells.insert(1, ["─" * w for w in widths])
+    pads = [str.ljust, *[str.rjust if numbers else str.ljust] * (len(widths) - 1)]
+    return "\n".join(
+        "  ".join(pad(c, w) for pad, c, w in zip(pads, row, widths, strict=True)).rstrip()
+        for row in cells
+    )
 
 
 def as_markdown(table: TextTable) -> str:

@@ -104,19 +104,17 @@ class Inspection:
 
     def plot(self) -> Any:
         """A plotly figure: trajectories by planted group, or by cluster; and the curve."""
-        from coterie.report.charts.inspection import Thresholds, Trajectories, figure
+        from coterie.report.charts import inspection
 
         kind, labels = ("cluster", self.cut.labels) if self.group is None else ("group", self.group)
-        seen, chosen = self.curve, self.cut.threshold
-        return figure(
-            Trajectories(self.trajectories, self.names, self.classes, labels.tolist(), kind),
-            Thresholds(seen.threshold, seen.k, seen.silhouette, chosen),
-            heads=(
-                f"gradient trajectories, {len(self.names):,} clients (Hopkins {self.hopkins:.2f})",
-                f"clusters by threshold ({self.measure})",
-            ),
-            title=self.verdict,
-        )
+        above = f"gradient trajectories, {len(self.names):,} clients (Hopkins {self.hopkins:.2f})"
+        below = f"clusters by threshold ({self.measure})"
+        drawn = inspection.figure((above, below))
+        given = (self.trajectories, self.names, self.classes, labels.tolist())
+        inspection.add_trajectories(drawn, *given, kind)
+        curve = self.curve.threshold, self.curve.k, self.curve.silhouette
+        inspection.add_thresholds(drawn, *curve, self.cut.threshold)
+        return drawn.update_layout(height=900, title=self.verdict.replace("\n", "<br>"))
 
 
 def inspect(

@@ -86,25 +86,24 @@ class Result:
 
     def run_data(self, *, insight: bool = True) -> RunData:
         """The run as a report draws it; without `insight`, nothing that takes further tests."""
-        from coterie.report.references import with_references
-        from coterie.report.run_data import RunData, measured, with_insight, without_settings
+        from coterie.report import run_data as data
 
         records = RunReader(self.folder) if self.folder else None
         # An opened run may have gone on since: it is shown as far as this result goes.
         held = records.clusters.until(self.state.round) if records else clusters_of(self)
         notes = records.notes if records else {"population": self.population.key}
-        run = RunData(
+        run = data.RunData(
             title=records.folder.name if records else type(self.method).__name__,
             settings=records.settings if records else "",
             events=records.events if records else (),
             summary=self.summary,
-            **measured(self.history, held),
+            **data.measured(self.history, held),
             memory={name: t.numpy() for name, t in self.state.memory.items()},
             models=self.state.k,
-            notes=without_settings(notes),
+            notes=data.without_settings(notes),
             folder=self.folder,
         )
-        return with_insight(with_references(run), self.insight) if insight else run
+        return data.with_insight(data.with_references(run), self.insight) if insight else run
 
     def report(self, file: str | Path = "report.html") -> Path:
         """Write the page of this run: one file that opens without a network."""

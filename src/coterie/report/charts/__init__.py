@@ -6,42 +6,19 @@ A chart that a run has nothing for raises `Absent` with the reason.
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from coterie.report.charts.style import Absent, colour
+from coterie.report.charts import accuracy, clusters, cost, distances, insight
+from coterie.report.run_data import RunData
 
-if TYPE_CHECKING:
-    from coterie.report.run_data import RunData
-
-# name -> module of this package; the function has the chart's name.
-CHARTS = {
-    "accuracy": "learning",
-    "loss": "learning",
-    "gains": "gains",
-    "river": "river",
-    "sizes": "river",
-    "distances": "distances",
-    "clients": "distances",
-    "trajectories": "trajectories",
-    "agreement": "agreement",
-    "labels": "labels",
-    "cross": "cross",
-    "traffic": "traffic",
-    "time": "timing",
-    "fairness": "fairness",
-    "worst": "fairness",
-    "norms": "health",
-    "rejected": "health",
-    "uploads": "uploads",
+CHARTS: dict[str, Callable[[RunData], Any]] = {
+    chart.__name__: chart
+    for chart in (
+        *(accuracy.accuracy, accuracy.loss, accuracy.gains),
+        *(clusters.river, clusters.sizes),
+        *(distances.distances, distances.clients, distances.trajectories),
+        *(clusters.agreement, insight.labels, insight.cross),
+        *(cost.traffic, cost.time, accuracy.fairness, accuracy.worst),
+        *(cost.norms, cost.rejected, cost.uploads),
+    )
 }
-
-
-def chart(name: str) -> Callable[[RunData], Any]:
-    """The function that draws a chart."""
-    module = import_module(f"coterie.report.charts.{CHARTS[name]}")
-    found: Callable[[RunData], Any] = getattr(module, name)
-    return found
-
-
-__all__ = ["CHARTS", "Absent", "chart", "colour"]

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from coterie.report.charts.fairness import curve
-from coterie.report.charts.style import QUIET, Absent, colour, faded, figure, plain
+from coterie.report.charts.accuracy import add_shares, shares
+from coterie.report.charts.style import FROM_ZERO, QUIET, Absent, colour, faded, figure, plain
 from coterie.runs.comparison import Comparison
 from coterie.runs.statistics import Friedman
 
@@ -26,28 +26,18 @@ def labels(found: Comparison) -> list[str]:
 
 def curves(found: Comparison) -> Any:
     """Mean accuracy by round: the mean over seeds, and the range of the seeds as a band."""
-    drawn = figure(
-        height=440,
-        hovermode="x unified",
-        xaxis={"title": "round"},
-        yaxis={"title": "accuracy", "tickformat": ".0%", "rangemode": "tozero"},
-    )
+    drawn = figure(height=440, hovermode="x unified", xaxis={"title": "round"}, yaxis=FROM_ZERO)
     for label in labels(found):
         lines = [c.history.series("accuracy_mean", c.stage) for c in found.of(label)]
         rounds = [t for t in lines[0] if all(t in line for line in lines)]
         Y = np.array([[line[t] for t in rounds] for line in lines])
-        shared = {"legendgroup": label, "x": rounds}
+        shared: dict[str, Any] = {"legendgroup": label, "x": rounds}
         if len(Y) > 1:
             edge = {**shared, "mode": "lines", "line": {"width": 0}, "hoverinfo": "skip"}
-            drawn.add_scatter(y=Y.max(0).tolist(), showlegend=False, name=plain(label), **edge)
-            drawn.add_scatter(
-                y=Y.min(0).tolist(),
-                fill="tonexty",
-                fillcolor=faded(found.methods.index(label), 0.14),
-                showlegend=False,
-                name=plain(label),
-                **edge,
-            )
+            edge |= {"name": plain(label), "showlegend": False}
+            fill = {"fill": "tonexty", "fillcolor": faded(found.methods.index(label), 0.14)}
+            drawn.add_scatter(y=Y.max(0).tolist(), **edge)
+            drawn.add_scatter(y=Y.min(0).tolist(), **fill, **edge)
         drawn.add_scatter(
             y=Y.mean(0).tolist(),
             name=plain(label, 40),
@@ -226,9 +216,8 @@ def pareto(found: Comparison) -> Any:
         xaxis={"title": "bytes of a run, both ways", "ticksuffix": "B", "rangemode": "tozero"},
         yaxis={"title": "accuracy in the last round", "tickformat": ".0%"},
     )
-    order = sorted(rows, key=lambda r: (r["bytes"], -r["accuracy_last"]))
     front: list[dict[str, Any]] = []
-    for row in order:
+    for row in sorted(rows, key=lambda r: (r["bytes"], -r["accuracy_last"])):
         if not front or row["accuracy_last"] > front[-1]["accuracy_last"]:
             front.append(row)
     drawn.add_scatter(
@@ -256,14 +245,10 @@ def pareto(found: Comparison) -> Any:
 
 def evenness(found: Comparison) -> Any:
     """The share of clients at or below each accuracy, for each method, over all seeds."""
-    drawn = figure(
-        height=440,
-        xaxis={"title": "accuracy", "tickformat": ".0%"},
-        yaxis={"title": "share of clients at or below", "tickformat": ".0%", "range": [0, 1.02]},
-    )
+    drawn = shares(height=440)
     for label in labels(found):
         values = [v for cell in found.of(label) for v in cell.accuracy.values()]
-        curve(drawn, np.array(values), plain(label, 40), color=hue(found, label), width=2.4)
+        add_shares(drawn, np.array(values), plain(label, 40), color=hue(found, label), width=2.4)
     return drawn
 
 

@@ -1,14 +1,17 @@
-"""How far clients are from each other, as the method saw it when it clustered them."""
+"""How far clients are from each other, as the method saw it when it clustered them.
+
+Most methods keep distances; CFLGT how the clients' data pull and push each class's weights.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from coterie.report.charts.river import planted_colour
-from coterie.report.charts.style import SCALE, Absent, colour, figure, plain
+from coterie.report.charts.clusters import planted_colour
+from coterie.report.charts.style import SCALE, Absent, add_bars, colour, faded, figure, plain
 from coterie.report.run_data import RunData
 from coterie.runs.reading import Floats, Ints
 
@@ -16,14 +19,7 @@ WIDTH = 0.066  # of a strip beside the matrix
 BARE = {"showticklabels": False, "ticks": "", "showgrid": False, "zeroline": False}  # of an axis
 CELLS = 200  # on a side: larger matrices are averaged in blocks
 MARKS = ("circle", "square", "diamond", "cross", "triangle-up", "star", "x", "hexagon")
-
-
-class Strip(NamedTuple):
-    """A label of each client, shown as a colour beside the matrix."""
-
-    word: str
-    labels: Ints  # (m,)
-    hue: Callable[[int], str]
+LINES = 100  # clients with a line of their own
 
 
 def distances(run: RunData) -> Any:
@@ -33,10 +29,10 @@ def distances(run: RunData) -> Any:
     names = [
         plain(run.clients[who[p[0]]], 22) + (f" … ({len(p)})" if len(p) > 1 else "") for p in parts
     ]
-    strips = [Strip("cluster", run.assign[-1][who], colour)]
+    strips: dict[str, tuple[Ints, Callable[[int], str]]] = {}  # a label of each client, its colour
+    strips["cluster"] = run.assign[-1][who], colour
     if run.group is not None:
-        planted = run.group[-1][who]
-        strips.append(Strip("planted", planted, lambda group: planted_colour(run, group)))
+        strips["planted"] = run.group[-1][who], planted_colour(run)
     drawn = figure(
         height=640,
         margin={"l": 24, "r": 24, "t": 30, "b": 60},
@@ -48,8 +44,9 @@ def distances(run: RunData) -> Any:
         yaxis={"visible": False, "autorange": "reversed"},
     )
     add_matrix(drawn, D, parts, names)
-    for place, strip in enumerate(strips):
-        add_strip(drawn, strip, place, parts, names)
+    for place, (word, (labels, hue)) in enumerate(strips.items()):
+        commonest = [int(np.bincount(labels[p] + 1).argmax()) - 1 for p in parts]
+        add_strip(drawn, place, word, commonest, hue, names)
     return drawn.update_layout(bargap=0)
 
 
@@ -65,41 +62,39 @@ def in_tree_order(D: Floats) -> Ints:
 
 def add_matrix(drawn: Any, D: Floats, parts: list[Ints], names: list[str]) -> None:
     """The distances, a cell for each pair of clients or of blocks of clients."""
-    import plotly.graph_objects as go
-
     Z = blocks(D, parts)
     if len(parts) == len(D):
         np.fill_diagonal(Z, np.nan)  # a client to itself: nothing to see
     places = list(range(len(parts)))
     few = len(parts) <= 60
-    drawn.add_trace(
-        go.Heatmap(
-            z=Z.tolist(),
-            x=places,
-            y=places,
-            customdata=names,
-            text=[[f"{a} – {b}" for b in names] for a in names] if few else None,
-            colorscale=SCALE,
-            colorbar={"title": {"text": "distance"}, "thickness": 12},
-            hovertemplate=("%{text}: " if few else "") + "%{z:.4g}<extra></extra>",
-        )
+    drawn.add_heatmap(
+        z=Z.tolist(),
+        x=places,
+        y=places,
+        customdata=names,
+        text=[[f"{a} – {b}" for b in names] for a in names] if few else None,
+        colorscale=SCALE,
+        colorbar={"title": {"text": "distance"}, "thickness": 12},
+        hovertemplate=("%{text}: " if few else "") + "%{z:.4g}<extra></extra>",
     )
 
 
-def add_strip(drawn: Any, strip: Strip, place: int, parts: list[Ints], names: list[str]) -> None:
-    """A column beside the matrix: the commonest label of each of its rows, as a colour."""
-    shown = [int(np.bincount(strip.labels[p] + 1).argmax()) - 1 for p in parts]
-    drawn.add_bar(
-        x=[1] * len(parts),
-        y=list(range(len(parts))),
+def add_strip(
+    drawn: Any, place: int, word: str, shown: list[int], hue: Callable[[int], str], names: list[str]
+) -> None:
+    """A column beside the matrix: the label of each of its rows, as a colour."""
+    add_bars(
+        drawn,
+        [1] * len(names),
+        list(range(len(names))),
+        [hue(label) for label in shown],
         orientation="h",
         width=1,
-        marker={"color": [strip.hue(label) for label in shown], "line": {"width": 0}},
         xaxis=f"x{place + 2}",
         text=names,
         textposition="none",
         customdata=shown,
-        hovertemplate=f"%{{text}}: {strip.word} %{{customdata}}<extra></extra>",
+        hovertemplate=f"%{{text}}: {word} %{{customdata}}<extra></extra>",
         showlegend=False,
     )
     begin = WIDTH * place
@@ -107,7 +102,7 @@ def add_strip(drawn: Any, strip: Strip, place: int, parts: list[Ints], names: li
         "domain": [begin, begin + WIDTH - 0.008],
         "range": [0, 1],
         "fixedrange": True,
-        "title": {"text": strip.word, "standoff": 4},
+        "title": {"text": word, "standoff": 4},
         **BARE,
     }
     drawn.update_layout({f"xaxis{place + 2}": axis})
@@ -156,6 +151,50 @@ def clients(run: RunData) -> Any:
         yanchor="bottom",
         showarrow=False,
     )
+
+
+def trajectories(run: RunData) -> Any:
+    """A line for each client through its classes, in the colour of its cluster."""
+    T = run.memory.get("trajectories")
+    if T is None:
+        raise Absent("only CFLGT takes gradient trajectories, when it clusters")
+    who = np.flatnonzero(~np.isnan(T).any((1, 2)))
+    shown = who[np.linspace(0, len(who) - 1, min(LINES, len(who))).round().astype(int)]
+    classes = run.insight.classes if run.insight else [str(c) for c in range(T.shape[2])]
+    drawn = figure(height=480, xaxis={"title": "pull"}, yaxis={"title": "push"})
+    for c in np.unique(run.assign[-1][who]).tolist():
+        x: list[float | None] = []
+        y: list[float | None] = []
+        text: list[str] = []
+        for i in shown[run.assign[-1][shown] == c].tolist():
+            x += [*T[i, 0].tolist(), None]
+            y += [*T[i, 1].tolist(), None]
+            text += [f"client {plain(run.clients[i])}, class {plain(k)}" for k in classes] + [""]
+        drawn.add_scatter(
+            x=x,
+            y=y,
+            text=text,
+            mode="lines+markers",
+            line={"color": faded(c, 0.5), "width": 1},
+            marker={"size": 4, "color": colour(c)},
+            name=f"cluster {c}",
+            legendgroup=f"{c}",
+            hovertemplate="%{text}",
+        )
+        mean = T[who[run.assign[-1][who] == c]].mean(0)
+        drawn.add_scatter(
+            x=mean[0].tolist(),
+            y=mean[1].tolist(),
+            text=[f"class {plain(k)}" for k in classes],
+            mode="lines+markers",
+            line={"color": colour(c), "width": 3},
+            marker={"size": 8, "color": colour(c)},
+            name=f"mean of cluster {c}",
+            legendgroup=f"{c}",
+            showlegend=False,
+            hovertemplate="%{text}",
+        )
+    return drawn
 
 
 def matrix(run: RunData) -> tuple[Floats, Ints]:

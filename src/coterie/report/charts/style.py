@@ -1,13 +1,14 @@
-"""What all charts share: one colour for one cluster everywhere, escaped text, a quiet layout."""
+"""What all charts share: one colour for one cluster everywhere, escaped text, a quiet layout.
+
+Everything that is not a cluster's colour comes from the two themes, which are Plotly templates.
+"""
 
 from __future__ import annotations
 
 import colorsys
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
-
-from coterie.report.themes import LIGHT
 
 # Okabe and Ito's palette, darkened or lightened until every colour reads on white and on black.
 PALETTE = (
@@ -24,6 +25,9 @@ PALETTE = (
 )
 QUIET = "#8a93a3"  # what belongs to no cluster
 SCALE = "Viridis"  # in order for every kind of colour vision, and in print
+ACCURACY = {"title": "accuracy", "tickformat": ".0%"}  # an axis
+FROM_ZERO = {**ACCURACY, "rangemode": "tozero"}
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'DejaVu Sans', sans-serif"
 
 
 class Absent(Exception):  # noqa: N818  it is not an error: a run need not have everything
@@ -64,6 +68,47 @@ def plain(text: object, limit: int = 0) -> str:
     return html.escape(words, quote=False)
 
 
+def theme(ink: str, muted: str, grid: str, raised: str) -> dict[str, Any]:
+    """A template: text and the main lines in `ink`, the rest quieter."""
+    axis = {
+        "gridcolor": grid,
+        "zerolinecolor": grid,
+        "zerolinewidth": 1,
+        "linecolor": grid,
+        "automargin": True,
+        "tickfont": {"color": muted, "size": 12},
+        "title": {"font": {"color": muted, "size": 13}, "standoff": 10},
+    }
+    bar = {
+        "outlinewidth": 0,
+        "tickfont": {"color": muted, "size": 11},
+        "title": {"font": {"color": muted, "size": 12}},
+    }
+    clear = "rgba(0,0,0,0)"
+    return {
+        "layout": {
+            "font": {"family": FONT, "size": 13, "color": ink},
+            "paper_bgcolor": clear,
+            "plot_bgcolor": clear,
+            "colorway": [ink],
+            "xaxis": axis,
+            "yaxis": axis,
+            "hoverlabel": {"bgcolor": raised, "bordercolor": grid, "font": {"color": ink}},
+            "legend": {"bgcolor": clear, "font": {"color": ink, "size": 12}},
+            "annotationdefaults": {"font": {"color": muted, "size": 12}},
+        },
+        "data": {
+            "scatter": [{"line": {"color": ink}, "marker": {"color": ink}}],
+            "heatmap": [{"colorbar": bar, "hoverongaps": False}],
+            "sankey": [{"textfont": {"color": ink, "size": 12, "shadow": "none"}}],
+        },
+    }
+
+
+LIGHT = theme(ink="#18202c", muted="#566173", grid="#e4e8ee", raised="#ffffff")
+DARK = theme(ink="#e9edf4", muted="#9aa6b8", grid="#2b3442", raised="#1b222d")
+
+
 def by_round(rounds: Sequence[int] | Any) -> dict[str, Any]:
     """The axis of rounds: whole numbers, however few."""
     return {"title": "round", **({"dtick": 1} if len(rounds) <= 12 else {})}
@@ -81,21 +126,21 @@ def add_line(drawn: Any, x: Any, y: Any, name: str, *, hover: str, **line: Any) 
     )
 
 
+def add_bars(drawn: Any, x: list[Any], y: list[Any], color: Any, **more: Any) -> None:
+    """Bars in a colour, or each in its own, without a border."""
+    drawn.add_bar(x=x, y=y, marker={"color": color, "line": {"width": 0}}, **more)
+
+
 def figure(**layout: Any) -> Any:
     """An empty figure in our layout."""
     import plotly.graph_objects as go
 
-    base: Mapping[str, Any] = {
+    above = {"orientation": "h", "traceorder": "normal", "y": 1.02, "yanchor": "bottom", "x": 0}
+    base = {
         "template": LIGHT,
         "height": 380,
         "margin": {"l": 64, "r": 24, "t": 24, "b": 52},
         "hoverlabel": {"namelength": -1},
-        "legend": {
-            "orientation": "h",
-            "traceorder": "normal",
-            "y": 1.02,
-            "yanchor": "bottom",
-            "x": 0,
-        },
+        "legend": above,
     }
     return go.Figure(layout={**base, **layout})

@@ -1,4 +1,4 @@
-"""Who was grouped with whom, as time goes by."""
+"""Who was grouped with whom as time goes by, and how well."""
 
 from __future__ import annotations
 
@@ -8,12 +8,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from coterie.report.charts.style import Absent, by_round, colour, faded, figure
+from coterie.report.charts import style
+from coterie.report.charts.style import Absent, add_line, by_round, colour, figure
 from coterie.report.run_data import RunData
 from coterie.runs.reading import Ints
 
 COLUMNS = 12  # of the river: more rounds are thinned to those in which somebody moved
 SHARE = 0.82  # of the height is filled; the rest lies between the nodes
+AGREEMENT = {
+    "ari": ("ARI with the planted groups", "solid"),
+    "nmi": ("NMI with the planted groups", "dash"),
+    "silhouette": ("silhouette", "dot"),
+}
 
 
 class Column(NamedTuple):
@@ -26,23 +32,13 @@ class Column(NamedTuple):
     hue: Callable[[int], str]
 
 
-class Node(NamedTuple):
-    """The clients of one column that are together."""
-
-    label: str
-    name: str
-    color: str
-    x: float
-    y: float
-
-
 def river(run: RunData) -> Any:
     """A Sankey diagram: a column for each round that matters, and last the planted groups."""
     grouped(run)
     columns = columns_of(run)
     nodes, place = nodes_of(columns)
     drawn = figure(height=420, margin={"l": 20, "r": 20, "t": 36, "b": 20})
-    add_sankey(drawn, nodes, links_of(columns, place))
+    drawn.add_sankey(arrangement="fixed", node=nodes, link=links_of(columns, place))
     last = len(columns) - 1
     for i, column in enumerate(columns):
         drawn.add_annotation(
@@ -61,27 +57,19 @@ def river(run: RunData) -> Any:
 def columns_of(run: RunData) -> list[Column]:
     """The rounds that matter, and last the planted groups, each beside the cluster it goes with."""
     columns = [
-        Column(
-            f"round {run.rounds[r]}",
-            "cluster",
-            run.assign[r],
-            np.unique(run.assign[r]).tolist(),
-            colour,
-        )
-        for r in moments(run)
+        Column(f"round {run.rounds[r]}", "cluster", held, np.unique(held).tolist(), colour)
+        for r, held in ((r, run.assign[r]) for r in moments(run))
     ]
     if run.group is not None:
         beside = matched(run)
         order = sorted(np.unique(run.group[-1]).tolist(), key=lambda g: beside[g])
-        columns.append(
-            Column("planted", "group", run.group[-1], order, lambda g: planted_colour(run, g))
-        )
+        columns.append(Column("planted", "group", run.group[-1], order, planted_colour(run)))
     return columns
 
 
-def nodes_of(columns: Sequence[Column]) -> tuple[list[Node], dict[tuple[int, int], int]]:
-    """Every node, and where the node of a column and a label is among them."""
-    nodes: list[Node] = []
+def nodes_of(columns: Sequence[Column]) -> tuple[dict[str, Any], dict[tuple[int, int], int]]:
+    """Every node at its place, and which of them is that of a column and a label."""
+    nodes: dict[str, list[Any]] = {"label": [], "customdata": [], "color": [], "x": [], "y": []}
     place: dict[tuple[int, int], int] = {}
     for i, column in enumerate(columns):
         several = len(column.order) > 1
@@ -90,25 +78,20 @@ def nodes_of(columns: Sequence[Column]) -> tuple[list[Node], dict[tuple[int, int
         for c in column.order:
             count = int((column.labels == c).sum())
             height = SHARE * count / len(column.labels) if several else 1.0
-            place[i, c] = len(nodes)
-            nodes.append(
-                Node(
-                    label=f"{c}" if c >= 0 else "none",
-                    name=f"{column.word} {c}: {count} clients"
-                    if c >= 0
-                    else f"no model yet: {count}",
-                    color=column.hue(c),
-                    x=min(0.999, max(0.001, i / max(1, len(columns) - 1))),
-                    y=min(0.999, max(0.001, top + height / 2)),
-                )
-            )
+            place[i, c] = len(place)
+            named = f"{column.word} {c}: {count} clients" if c >= 0 else f"no model yet: {count}"
+            nodes["label"].append(f"{c}" if c >= 0 else "none")
+            nodes["customdata"].append(named)
+            nodes["color"].append(column.hue(c))
+            nodes["x"].append(min(0.999, max(0.001, i / max(1, len(columns) - 1))))
+            nodes["y"].append(min(0.999, max(0.001, top + height / 2)))
             top += height + gap
-    return nodes, place
+    hover = "%{customdata}<extra></extra>"
+    look = {"pad": 8, "thickness": 16, "line": {"width": 0}, "hovertemplate": hover}
+    return {**nodes, **look}, place
 
 
-def links_of(
-    columns: Sequence[Column], place: Mapping[tuple[int, int], int]
-) -> dict[str, list[Any]]:
+def links_of(columns: Sequence[Column], place: Mapping[tuple[int, int], int]) -> dict[str, Any]:
     """How many clients go from each node to each node of the next column."""
     links: dict[str, list[Any]] = {"source": [], "target": [], "value": [], "color": []}
     for i, (left, right) in enumerate(pairwise(columns)):
@@ -118,35 +101,9 @@ def links_of(
             links["source"].append(place[i, c])
             links["target"].append(place[i + 1, d])
             links["value"].append(count)
-            links["color"].append(faded(c))
-    return links
-
-
-def add_sankey(drawn: Any, nodes: Sequence[Node], links: Mapping[str, list[Any]]) -> None:
-    """The diagram itself, every node at its place."""
-    import plotly.graph_objects as go
-
-    drawn.add_trace(
-        go.Sankey(
-            arrangement="fixed",
-            node={
-                "label": [n.label for n in nodes],
-                "customdata": [n.name for n in nodes],
-                "color": [n.color for n in nodes],
-                "x": [n.x for n in nodes],
-                "y": [n.y for n in nodes],
-                "pad": 8,
-                "thickness": 16,
-                "line": {"width": 0},
-                "hovertemplate": "%{customdata}<extra></extra>",
-            },
-            link={
-                **links,
-                "hovertemplate": "%{value} clients: %{source.customdata} → "
-                "%{target.customdata}<extra></extra>",
-            },
-        )
-    )
+            links["color"].append(style.faded(c))
+    hover = "%{value} clients: %{source.customdata} → %{target.customdata}<extra></extra>"
+    return {**links, "hovertemplate": hover}
 
 
 def sizes(run: RunData) -> Any:
@@ -160,13 +117,37 @@ def sizes(run: RunData) -> Any:
         hovermode="x unified",
     )
     for c in np.unique(run.assign).tolist():
-        drawn.add_bar(
-            x=run.rounds.tolist(),
-            y=(run.assign == c).sum(1).tolist(),
-            name=f"cluster {c}" if c >= 0 else "no model yet",
-            marker={"color": colour(c), "line": {"width": 0}},
-        )
+        name = f"cluster {c}" if c >= 0 else "no model yet"
+        held = (run.assign == c).sum(1).tolist()
+        style.add_bars(drawn, run.rounds.tolist(), held, colour(c), name=name)
     return drawn
+
+
+def agreement(run: RunData) -> Any:
+    """ARI, NMI and silhouette by round, with the share of clients that moved as bars."""
+    found = {m: run.series(m, "clusters") for m in AGREEMENT}
+    if not any(len(s.rounds) for s in found.values()):
+        raise Absent("no groups were planted and the method keeps no distances")
+    drawn = figure(
+        hovermode="x unified",
+        xaxis=by_round(run.rounds),
+        yaxis={"title": "agreement", "range": [-0.05, 1.05]},
+    )
+    churn = run.series("churn", "clusters")
+    if churn.values.any():
+        drawn.add_bar(
+            x=churn.rounds.tolist(),
+            y=churn.values.tolist(),
+            name="share of clients that moved",
+            marker={"color": style.QUIET, "opacity": 0.5, "line": {"width": 0}},
+            hovertemplate="%{y:.1%}",
+        )
+    for metric, (name, dash) in AGREEMENT.items():
+        series = found[metric]
+        if len(series.rounds):
+            add_line(drawn, *series, name, hover="%{y:.3f}", dash=dash, width=2.4)
+    low = min(float(s.values.min()) for s in found.values() if len(s.values))
+    return drawn.update_yaxes(range=[min(-0.05, low - 0.05), 1.05])
 
 
 def grouped(run: RunData) -> None:
@@ -188,9 +169,10 @@ def moments(run: RunData) -> list[int]:
     return rows
 
 
-def planted_colour(run: RunData, group: int) -> str:
+def planted_colour(run: RunData) -> Callable[[int], str]:
     """A planted group has the colour of the cluster that is most like it, no two the same."""
-    return colour(matched(run).get(group, group))
+    beside = matched(run)
+    return lambda group: colour(beside[group])
 
 
 def matched(run: RunData) -> dict[int, int]:
@@ -199,13 +181,8 @@ def matched(run: RunData) -> dict[int, int]:
 
     assert run.group is not None
     groups, clusters = np.unique(run.group[-1]).tolist(), run.clusters.tolist()
-    both = overlap(run.group[-1], run.assign[-1], groups, clusters)
-    rows, columns = linear_sum_assignment(-both)
+    planted, held = np.equal.outer(groups, run.group[-1]), np.equal.outer(run.assign[-1], clusters)
+    rows, columns = linear_sum_assignment(planted.astype(int) @ held.astype(int), maximize=True)
     found = {groups[r]: clusters[c] for r, c in zip(rows, columns, strict=True)}
     free = (c for c in range(10_000) if c not in clusters)
     return {g: found[g] if g in found else next(free) for g in groups}
-
-
-def overlap(a: Ints, b: Ints, rows: Sequence[int], columns: Sequence[int]) -> Ints:
-    """(rows, columns) how many clients have each pair of labels."""
-    return np.array([[int(((a == r) & (b == c)).sum()) for c in columns] for r in rows])

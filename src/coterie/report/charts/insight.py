@@ -1,4 +1,4 @@
-"""Who holds which labels, cluster by cluster."""
+"""What only the clients' data tell: who holds which labels, and whose model is best for whom."""
 
 from __future__ import annotations
 
@@ -7,12 +7,40 @@ from typing import Any
 
 import numpy as np
 
-from coterie.report.charts.style import SCALE, Absent, colour, figure, plain
+from coterie.report.charts.style import SCALE, Absent, add_bars, colour, figure, plain
 from coterie.report.run_data import RunData
 from coterie.runs.reading import Ints
 
 ROWS = 200  # at most: clients of one cluster are averaged beyond
 NAMED = 60  # up to so many rows, each has its name beside it
+
+
+def cross(run: RunData) -> Any:
+    """Mean accuracy: a row for the clients of each cluster, a column for each model."""
+    if run.insight is None:
+        raise Absent(f"the models cannot be tested: {run.missing or 'the data were not read'}")
+    Z = run.insight.cross
+    if Z is None:
+        raise Absent("every client has a model of its own")
+    if len(Z) < 2:
+        raise Absent("there is only one model")
+    names = [f"{c}" for c in run.insight.clusters]
+    axis = {"type": "category", "showgrid": False}
+    drawn = figure(
+        height=min(760, 230 + 34 * len(Z)),
+        xaxis={"title": "model of cluster", **axis},
+        yaxis={"title": "clients of cluster", "autorange": "reversed", **axis},
+    )
+    return drawn.add_heatmap(
+        z=Z.tolist(),
+        x=names,
+        y=names,
+        texttemplate="%{z:.0%}" if len(Z) <= 20 else None,
+        colorscale=SCALE,
+        colorbar={"title": {"text": "accuracy"}, "tickformat": ".0%", "thickness": 12},
+        hovertemplate="clients of cluster %{y} with the model of cluster %{x}: %{z:.1%}"
+        "<extra></extra>",
+    )
 
 
 def labels(run: RunData) -> Any:
@@ -24,7 +52,6 @@ def labels(run: RunData) -> Any:
     order = np.lexsort((np.arange(run.n), counts.argmax(1), held))
     rows = binned(order, held)
     names = [plain(run.clients[r[0]], 22) + f" … ({len(r)})" * (len(r) > 1) for r in rows]
-    clusters = [int(held[r[0]]) for r in rows]
     drawn = figure(
         height=min(900, 150 + 17 * len(rows)),
         **axes(names),
@@ -34,8 +61,22 @@ def labels(run: RunData) -> Any:
     sums = np.stack([counts[r].sum(0) for r in rows])
     add_shares(drawn, sums, names, [plain(c, 16) for c in run.insight.classes])
     sizes = [float(counts[r].sum(1).mean()) for r in rows]
-    add_bars(drawn, "x2", sizes, names, clusters, hover=": %{x:,.0f} samples")
-    add_bars(drawn, "x3", [1.0] * len(rows), names, clusters, width=1)
+    clusters = [int(held[r[0]]) for r in rows]
+    strips = ((sizes, "x2", ": %{x:,.0f} samples", None), ([1.0] * len(rows), "x3", "", 1))
+    for lengths, axis, hover, width in strips:
+        add_bars(
+            drawn,
+            lengths,
+            list(range(len(names))),
+            [colour(c) for c in clusters],
+            width=width,
+            orientation="h",
+            xaxis=axis,
+            text=names,
+            textposition="none",
+            customdata=clusters,
+            hovertemplate=f"client %{{text}}, cluster %{{customdata}}{hover}<extra></extra>",
+        )
     return drawn
 
 
@@ -66,54 +107,25 @@ def axes(names: Sequence[str]) -> dict[str, Any]:
 
 def add_shares(drawn: Any, sums: Ints, names: Sequence[str], classes: Sequence[str]) -> None:
     """The map: which share of a row's samples has which label."""
-    import plotly.graph_objects as go
-
     share = sums / np.maximum(1, sums.sum(1, keepdims=True))
-    drawn.add_trace(
-        go.Heatmap(
-            z=share.tolist(),
-            x=list(classes),
-            y=list(range(len(names))),
-            text=[[n] * len(classes) for n in names],
-            customdata=sums.tolist(),
-            colorscale=SCALE,
-            zmin=0,
-            colorbar={"title": {"text": "share"}, "tickformat": ".0%", "thickness": 12, "x": 0.765},
-            hovertemplate="client %{text}<br>class %{x}: %{z:.1%}, %{customdata:,} samples"
-            "<extra></extra>",
-        )
-    )
-
-
-def add_bars(
-    drawn: Any,
-    axis: str,
-    lengths: Sequence[float],
-    names: Sequence[str],
-    clusters: Sequence[int],
-    *,
-    width: float | None = None,
-    hover: str = "",
-) -> None:
-    """A bar for each row, in the colour of its cluster."""
-    drawn.add_bar(
-        x=list(lengths),
+    drawn.add_heatmap(
+        z=share.tolist(),
+        x=list(classes),
         y=list(range(len(names))),
-        width=width,
-        orientation="h",
-        xaxis=axis,
-        marker={"color": [colour(c) for c in clusters], "line": {"width": 0}},
-        text=list(names),
-        textposition="none",
-        customdata=list(clusters),
-        hovertemplate=f"client %{{text}}, cluster %{{customdata}}{hover}<extra></extra>",
+        text=[[n] * len(classes) for n in names],
+        customdata=sums.tolist(),
+        colorscale=SCALE,
+        zmin=0,
+        colorbar={"title": {"text": "share"}, "tickformat": ".0%", "thickness": 12, "x": 0.765},
+        hovertemplate="client %{text}<br>class %{x}: %{z:.1%}, %{customdata:,} samples"
+        "<extra></extra>",
     )
 
 
 def binned(order: Ints, held: Ints) -> list[Ints]:
     """The rows of the map: a client each, or neighbours of one cluster together."""
     if len(order) <= ROWS:
-        return [order[i : i + 1] for i in range(len(order))]
+        return np.array_split(order, len(order))
     clusters = np.unique(held).tolist()
     room = ROWS - len(clusters)  # every cluster has a row at least
     if room < 0:

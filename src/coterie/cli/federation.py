@@ -1,0 +1,257 @@
+"""Commands of a real federation: certs makes its keys, serve is its server, join a client."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from coterie.cli import options, running, say
+from coterie.cli.options import Insecure, JsonEvents, Out, Quiet, Settings
+from coterie.cli.progress import watching
+from coterie.cli.train import conclude
+from coterie.core.errors import ConfigError
+from coterie.core.events import Event, Listener
+
+if TYPE_CHECKING:
+    from coterie.config import Config
+    from coterie.engines.flower.client import Host
+    from coterie.engines.flower.serving import ServerAddress
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+PORT = 9093  # as in engines.flower.serving, which is heavy to import
+HOME = Path("~/.local/share/coterie/clients")
+
+
+def certs(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where they are written.")],
+    clients: Annotated[
+        str, typer.Option(help="Names joined by commas, or a number: 4 is 0,1,2,3.")
+    ],
+    host: Annotated[
+        list[str] | None,
+        typer.Option(help="A name or address under which clients reach the server."),
+    ] = None,
+    days: Annotated[int, typer.Option(min=1, help="How long they are valid.")] = 825,
+) -> None:
+    """Make certificates and keys for a federation.
+
+    What is there already stays, so that clients can be added later.
+    """
+    from coterie.engines.flower import certs as keys
+
+    made = keys.make(folder, named(clients), host or [], days)
+    for path in made:
+        say.result(str(path))
+    if not made:
+        say.note("nothing was missing")
+    say.label(
+        "next",
+        f"copy {folder}/server to the server and each of {folder}/clients/* to its client;\n"
+        f"{folder}/authority stays here: whoever has it can pretend to be the server",
+    )
+
+
+def named(clients: str) -> list[str]:
+    """The names of the clients that a list of names, or a number of clients, stands for.
+
+    >>> named("3"), named("berlin, lyon")
+    (['0', '1', '2'], ['berlin', 'lyon'])
+    """
+    if clients.isdecimal():
+        return [str(i) for i in range(int(clients))]
+    names = [part.strip() for part in clients.split(",") if part.strip()]
+    wrong = [n for n in names if not NAME.fullmatch(n)]
+    if wrong or not names:
+        raise ConfigError(
+            f"{wrong[0] if wrong else clients!r} is no name for a client",
+            code="C001",
+            fix="letters, digits, dots, dashes: --clients berlin,lyon; or a number of clients",
+        )
+    return names
+
+
+def serve(
+    settings: Settings = None,
+    certs: Annotated[
+        Path | None, typer.Option(help="The server's folder of `coterie certs`.")
+    ] = None,
+    host: Annotated[str, typer.Option(help="The address it listens on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="The port it listens on.")] = PORT,
+    insecure: Insecure = False,
+    resume: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="Go on with a run that stopped.")
+    ] = None,
+    allow_change: Annotated[
+        list[str] | None, typer.Option(metavar="KEY", help="With --resume: may differ.")
+    ] = None,
+    proxy: Annotated[
+        str | None, typer.Option(help="nginx: print a configuration for it, and end.")
+    ] = None,
+    listen: Annotated[
+        str, typer.Option(help="With --proxy: address and port of the proxy.")
+    ] = "443",
+    out: Out = None,
+    quiet: Quiet = False,
+    json: JsonEvents = False,
+) -> None:
+    """Train an experiment with clients on other machines.
+
+    They join with `coterie join`. Only the clients' interface can be reached from outside.
+    """
+    address = address_of(certs, host, port, insecure)
+    if proxy is not None:
+        say.result(proxied(proxy, address, listen))
+        return
+    config, folder = asked(settings, resume, allow_change or [], out)
+    with watching(config.method, quiet=quiet, json=json) as shown:
+        hear = shown if json or quiet else telling(shown)
+        result = running.serve(config, folder, address, hear, resume=resume is not None)
+    again = "coterie serve --resume {folder} train.rounds={rounds} ..."
+    conclude(config.method, result, json, again)
+
+
+def address_of(certs: Path | None, host: str, port: int, insecure: bool) -> ServerAddress:
+    """Where the server stands; one that would be open to everybody is refused."""
+    if certs is None and not insecure:
+        raise ConfigError(
+            "a server needs certificates",
+            code="C053",
+            fix="make them with coterie certs DIR and give --certs DIR/server; --insecure tries "
+            "it without, on this machine only",
+        )
+    from coterie.engines.flower.serving import ServerAddress
+
+    address = ServerAddress(None if insecure else certs, host, port)
+    address.check()
+    return address
+
+
+def asked(
+    settings: list[str] | None, resume: Path | None, allow_change: list[str], out: Path | None
+) -> tuple[Config, Path]:
+    """The experiment that is served, new or resumed, and the folder of its run."""
+    from coterie.config import load
+    from coterie.studies import experiment, federation
+
+    file, given = options.sort(settings, {"engine.name": "flower"})
+    if resume:
+        return federation.config_to_resume(resume, given, allow_change), resume
+    config = load(file, given)
+    federation.refuse_newcomers(config)
+    return config, out or experiment.fresh(config)
+
+
+def telling(listen: Listener) -> Listener:
+    """Also say who comes, who is missing and what was not accepted."""
+
+    def hear(event: Event) -> None:
+        what = event["event"]
+        if what == "waiting":
+            say.label("wait", f"{event['clients']} of {event['of']} clients are there")
+        elif what == "joined":
+            again = " again" if event.get("again") else ""
+            say.label("join", f"client {event['client']}{again}, {event['samples']:,} samples")
+        elif what in ("missing", "late", "unreached", "refused", "abandoned"):
+            who = f"client {event['client']}" if "client" in event else event.get("node", "")
+            say.label(what, f"{who} {event.get('why', '')}".strip())
+        listen(event)
+
+    return hear
+
+
+def proxied(proxy: str, address: ServerAddress, listen: str) -> str:
+    """The configuration of a reverse proxy."""
+    from coterie.engines.flower import nginx
+
+    if proxy != "nginx" or address.certs is None:
+        raise ConfigError(
+            "there is no configuration for that",
+            code="C001",
+            fix="coterie serve --proxy nginx --certs DIR/server",
+        )
+    return nginx.configuration(address.certs, address.port, listen)
+
+
+def join(
+    server: Annotated[str, typer.Argument(help="The server, as host or host:port.")],
+    data: Annotated[str, typer.Option(help="This client's data: a name, file or folder.")],
+    certs: Annotated[
+        Path | None, typer.Option(help="This client's folder of `coterie certs`.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="This client's name; with --certs it is known.")
+    ] = None,
+    state: Annotated[
+        Path | None, typer.Option(help="Where it keeps what is private: its own models.")
+    ] = None,
+    client: Annotated[
+        int | None, typer.Option(help="Be this client of a partition, to try things out.")
+    ] = None,
+    partition_from: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="With --client: whose partition.")
+    ] = None,
+    trust: Annotated[
+        list[str] | None,
+        typer.Option(metavar="MODULE", help="Installed code of yours that the server may name."),
+    ] = None,
+    insecure: Insecure = False,
+    leave_after: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Leave when nothing came for so long.")
+    ] = None,
+) -> None:
+    """Take part in a federation with data that stay here.
+
+    It answers until it is stopped (Ctrl-C), and comes back by itself after the server was away.
+    """
+    server_may_be_joined(server, certs, insecure)
+    from coterie.engines.flower import serving
+
+    for module in trust or []:
+        import_module(module)
+    known = serving.expect(certs / "name").read_text().strip() if certs and not insecure else name
+    host = host_of(known, data, client, partition_from, trust or [])
+    home = (state or HOME / host.name).expanduser()
+    say.label("join", f"client {host.name} at {server}; private state in {home}")
+    serving.joining(server, host, home, certs=None if insecure else certs, seconds=leave_after)
+
+
+def server_may_be_joined(server: str, certs: Path | None, insecure: bool) -> None:
+    """Refuse to join without a key, and without TLS where others could read what crosses."""
+    if certs is None and not insecure:
+        raise ConfigError(
+            "a client needs the key that was made for it",
+            code="C053",
+            fix="give --certs with the folder from the federation's server; --insecure tries it "
+            "without, on this machine only",
+        )
+    from coterie.engines.flower.serving import loopback
+
+    if insecure and not loopback(server.rsplit(":", 1)[0]):
+        raise ConfigError(
+            f"{server} is another machine, and without TLS everybody could read what crosses",
+            code="C053",
+            fix="give --certs with the folder from the federation's server",
+        )
+
+
+def host_of(
+    name: str | None, data: str, client: int | None, partition_from: Path | None, trust: list[str]
+) -> Host:
+    """Whose data this client brings: all of its own, or those of one client of a partition."""
+    from coterie.studies.remote_clients import OwnData, PartitionClient
+
+    if (client is None) != (partition_from is None):
+        raise ConfigError(
+            "--client and --partition-from belong together",
+            code="C001",
+            fix="give both, or none to use all of --data",
+        )
+    if client is not None and partition_from is not None:
+        return PartitionClient(partition_from, client, data)
+    if not name:
+        raise ConfigError("a client needs a name", code="C001", fix="give --name")
+    return OwnData(name, data, trust)

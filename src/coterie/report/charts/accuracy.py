@@ -1,0 +1,243 @@
+"""How well clients do: round by round, against what they would have otherwise, and how evenly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from coterie.report.charts import style
+from coterie.report.charts.style import ACCURACY, FROM_ZERO, QUIET, Absent, add_line, colour, plain
+from coterie.report.run_data import RunData
+from coterie.runs.reading import Floats
+
+LINES = 24  # clusters with a line of their own by round: the largest ones
+BAND = "rgba(138,147,163,0.22)"
+ROWS = 60  # clients with a row of their own; more are drawn as one curve
+SYMBOLS = ("square-open", "circle-open", "diamond-open")
+STEPS = 10  # clusters with a curve of their own over their clients
+
+
+def accuracy(run: RunData) -> Any:
+    """Accuracy by round: mean, the middle 80 % of clients, and the mean of each cluster."""
+    return lines(run, run.accuracy, "accuracy_mean", "%{y:.1%}").update_yaxes(FROM_ZERO)
+
+
+def loss(run: RunData) -> Any:
+    """Loss by round: mean, the middle 80 % of clients, and the mean of each cluster."""
+    drawn = lines(run, run.loss, "loss", "%{y:.3f}")
+    return drawn.update_yaxes(title="loss (cross-entropy)")
+
+
+def lines(run: RunData, tables: Mapping[str, Floats], metric: str, shown: str) -> Any:
+    """The lines of one metric."""
+    table = tested(run, tables)
+    drawn = style.figure(hovermode="x unified", xaxis=style.by_round(run.tested))
+    x = run.tested.tolist()
+    low, high = np.nanquantile(table, [0.1, 0.9], axis=1)
+    edge = {"x": x, "mode": "lines", "line": {"width": 0}, "hoverinfo": "skip"}
+    drawn.add_scatter(y=high.tolist(), showlegend=False, name="90 % of clients below", **edge)
+    drawn.add_scatter(y=low.tolist(), fill="tonexty", fillcolor=BAND, name="middle 80 %", **edge)
+    for cluster, values in cluster_means(run, table).items():
+        name = f"cluster {cluster}"
+        add_line(drawn, run.tested, values, name, hover=shown, color=colour(cluster), width=1.6)
+    if run.stage == "after":
+        drawn.add_scatter(
+            x=x,
+            y=run.series(metric, "before").values.tolist(),
+            name="before adaptation",
+            line={"dash": "dot", "width": 2},
+            hovertemplate=shown,
+        )
+    add_line(drawn, run.tested, run.series(metric).values, "mean", hover=shown, width=3.2)
+    return drawn
+
+
+def of_client(run: RunData, client: int) -> Any:
+    """One client's accuracy by round, between the mean of its cluster and of everybody."""
+    table = tested(run, run.accuracy)
+    held = int(run.assign[-1, client])
+    drawn = style.figure(height=260, hovermode="x unified", xaxis={"title": "round"})
+    lines = [("mean of all", run.series("accuracy_mean").values, QUIET, "dot", 1.6)]
+    mine = cluster_means(run, table).get(held)
+    if mine is not None:
+        lines.append((f"mean of cluster {held}", mine, colour(held), "dash", 1.6))
+    name = f"client {plain(run.clients[client], 30)}"
+    lines.append((name, table[:, client], colour(held), "solid", 3))
+    for label, values, tint, dash, width in lines:
+        look = {"color": tint, "dash": dash, "width": width}
+        add_line(drawn, run.tested, values, label, hover="%{y:.1%}", **look)
+    return drawn.update_yaxes(FROM_ZERO)
+
+
+def tested(run: RunData, tables: Mapping[str, Floats]) -> Floats:
+    """(T, n) what was measured of each client at the run's stage."""
+    table = tables.get(run.stage)
+    if table is None or not len(table):
+        raise Absent("no round has been tested yet")
+    return table
+
+
+def cluster_means(run: RunData, table: Floats) -> dict[int, Floats]:
+    """(T,) the mean of those who held each cluster's model at the time, of the largest clusters."""
+    held = run.at(run.tested)
+    names, sizes = np.unique(held[held >= 0], return_counts=True)
+    if run.personal or len(names) < 2:
+        return {}
+    largest = sorted(names[np.argsort(-sizes, kind="stable")[:LINES]].tolist())
+    means = {}
+    for cluster in largest:
+        mine = (held == cluster) & ~np.isnan(table)
+        count = mine.sum(1)
+        total = np.where(mine, table, 0).sum(1)
+        means[cluster] = np.where(count > 0, total / np.maximum(count, 1), np.nan)
+    return means
+
+
+def gains(run: RunData) -> Any:
+    """A dumbbell for each client: from its references to this run; by rank if there are many."""
+    known = references(run)
+    final = run.final
+    if not known or np.isnan(final).all():
+        raise Absent("nothing has been tested that this run could be compared with")
+    order = np.lexsort((final, run.assign[-1]))
+    order = order[~np.isnan(final[order])]
+    if len(order) > ROWS:
+        return ranked(run, known)
+    rows = list(range(len(order)))
+    drawn = style.figure(
+        height=120 + 19 * len(order),
+        xaxis=ACCURACY,
+        yaxis={
+            "title": "client",
+            "tickvals": rows,
+            "ticktext": [plain(run.clients[i], 22) for i in order],
+            "range": [-0.8, len(order) - 0.2],
+            "showgrid": False,
+        },
+    )
+    for row, i in enumerate(order.tolist()):
+        ends = [float(v[i]) for v in known.values()] + [float(final[i])]
+        drawn.add_scatter(
+            x=[np.nanmin(ends), np.nanmax(ends)],
+            y=[row, row],
+            mode="lines",
+            line={"color": "rgba(138,147,163,0.45)", "width": 2},
+            showlegend=False,
+            hoverinfo="skip",
+        )
+    marks = {"y": rows, "mode": "markers", "text": [plain(run.clients[i]) for i in order]}
+    for symbol, (name, values) in zip(SYMBOLS, known.items(), strict=False):
+        drawn.add_scatter(
+            x=values[order].tolist(),
+            marker={"symbol": symbol, "size": 9, "line": {"width": 1.6}},
+            name=name,
+            hovertemplate="client %{text}: %{x:.1%}",
+            **marks,
+        )
+    drawn.add_scatter(
+        x=final[order].tolist(),
+        marker={"size": 11, "color": hues(run, order)},
+        name=plain(run.method) + " (colour: cluster)" * (not run.personal),
+        customdata=run.assign[-1][order].tolist(),
+        hovertemplate="client %{text}, cluster %{customdata}: %{x:.1%}",
+        **marks,
+    )
+    return drawn
+
+
+def ranked(run: RunData, known: Mapping[str, Floats]) -> Any:
+    """The gain of every client over the last reference, from the greatest loss to the most won."""
+    name, values = list(known.items())[-1]
+    gain = run.final - values
+    order = np.argsort(gain, kind="stable")
+    order = order[~np.isnan(gain[order])]
+    drawn = style.figure(
+        xaxis={"title": "clients, from the greatest loss to the greatest gain"},
+        yaxis={"title": f"gain over {name}", "tickformat": "+.0%"},
+    )
+    drawn.add_scatter(
+        x=list(range(1, len(order) + 1)),
+        y=gain[order].tolist(),
+        mode="markers",
+        marker={"size": 5, "color": hues(run, order)},
+        text=[plain(run.clients[i]) for i in order],
+        customdata=run.assign[-1][order].tolist(),
+        hovertemplate="client %{text}, cluster %{customdata}: %{y:+.1%}<extra></extra>",
+        showlegend=False,
+    )
+    return drawn.add_hline(0, line_width=1, line_color="rgba(138,147,163,0.8)")
+
+
+def hues(run: RunData, clients: Any) -> list[str]:
+    """The colours of clients' clusters; with a model for each client they are one."""
+    return [colour(0 if run.personal else int(c)) for c in run.assign[-1][clients]]
+
+
+def references(run: RunData) -> dict[str, Floats]:
+    """What each client is compared with: reference runs, before adaptation, or its first test."""
+    if found := {k: v for k, v in run.baselines.items() if k != run.method}:
+        return {{"local": "local only", "fedavg": "FedAvg"}.get(k, k): v for k, v in found.items()}
+    if run.stage == "after":
+        return {"before adaptation": run.accuracy["before"][-1]}
+    if len(run.tested) > 1:
+        return {f"round {run.tested[0]}": run.accuracy[run.stage][0]}
+    return {}
+
+
+def fairness(run: RunData) -> Any:
+    """The share of clients below each accuracy, at the end."""
+    final, known = run.final, references(run)
+    if np.isnan(final).all():
+        raise Absent("no round has been tested yet")
+    values = np.concatenate([final, *known.values()])
+    low, high = float(np.nanmin(values)), float(np.nanmax(values))
+    room = 0.02 + 0.02 * (high - low)
+    drawn = shares([low - room, high + room])
+    if not run.personal and 1 < len(run.clusters) <= STEPS:
+        for c in run.clusters.tolist():
+            add_shares(
+                drawn, final[run.assign[-1] == c], f"cluster {c}", color=colour(c), width=1.4
+            )
+    for dash, (name, others) in zip(("dash", "dot"), known.items(), strict=False):
+        add_shares(drawn, others, name, color=QUIET, width=2, dash=dash)
+    add_shares(drawn, final, plain(run.method), width=3.2)
+    return drawn
+
+
+def shares(span: list[float] | None = None, **layout: Any) -> Any:
+    """An empty figure for shares of clients by accuracy."""
+    share = {"title": "share of clients at or below", "tickformat": ".0%", "range": [0, 1.02]}
+    return style.figure(xaxis={**ACCURACY, "range": span}, yaxis=share, **layout)
+
+
+def add_shares(drawn: Any, values: Floats, name: str, **line: Any) -> None:
+    """Add the share of clients at or below each accuracy, as a curve of steps."""
+    x = np.sort(values[~np.isnan(values)])
+    if not len(x):
+        return
+    drawn.add_scatter(
+        x=[x[0], *x.tolist()],
+        y=np.linspace(0, 1, len(x) + 1).tolist(),
+        mode="lines",
+        line={"shape": "hv", **line},
+        name=name,
+        hovertemplate="%{y:.0%} of clients have %{x:.1%} or less",
+    )
+
+
+def worst(run: RunData) -> Any:
+    """The worst client by round, beside the worst tenth and the mean."""
+    lines = {
+        "accuracy_mean": ("mean", "solid", 3.2),
+        "accuracy_bottom_10pct": ("worst tenth", "dash", 2),
+        "accuracy_bottom_5": ("five worst", "dashdot", 2),
+        "accuracy_worst": ("worst client", "dot", 2),
+    }
+    if not len(run.series("accuracy_worst").rounds):
+        raise Absent("no round has been tested yet")
+    drawn = style.figure(hovermode="x unified", xaxis=style.by_round(run.tested), yaxis=FROM_ZERO)
+    for metric, (name, dash, width) in lines.items():
+        add_line(drawn, *run.series(metric), name, hover="%{y:.1%}", dash=dash, width=width)
+    return drawn
