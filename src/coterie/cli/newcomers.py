@@ -13,7 +13,7 @@ from coterie.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from coterie.runs.newcomers import Joined
-    from coterie.studies.placement import Placement
+    from coterie.studies.newcomers import Placement
 
 
 def newcomers(
@@ -130,7 +130,7 @@ def place(
     from coterie.data.dataset import Scaler
     from coterie.data.load import load
     from coterie.studies.experiment import config_of, open_run
-    from coterie.studies.placement import arrivals
+    from coterie.studies.newcomers import arrivals
 
     config = config_of(folder)
     reader = dict(options.assigned(settings)) if settings else dict(config.data.reader)
