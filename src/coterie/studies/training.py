@@ -118,9 +118,8 @@ def train(
             if folder and last:
                 for warning in changes(facts, last.notes):
                     say({"event": "warning", "text": warning})
-                if (
-                    file := folder.path / "run.toml"
-                ).read_text() != settings:  # more rounds, or allowed
+                file = folder.path / "run.toml"
+                if file.read_text() != settings:  # more rounds, or a change that was allowed
                     storage.replace_file(file, settings.encode())
                 them.fed.restore(last.memories)
             result = train_loop(them, plan, say, folder, last.state if last else None, facts)
