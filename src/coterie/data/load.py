@@ -24,7 +24,7 @@ from coterie.data.readers.raw import Array, Raw, unfit
 
 Reader = Callable[..., Raw]
 _EMBEDDED: Mapping[str, Reader] = {"digits": arrays.read_digits, "synthetic": arrays.read_synthetic}
-_READERS: Mapping[Format, Reader] = {
+READERS: Mapping[Format, Reader] = {
     "npz": npz.read_npz,
     "csv": csv.read_csv,
     "idx": idx.read_idx,
@@ -120,7 +120,7 @@ def _file(path: Path, options: Mapping[str, Any]) -> Raw:
             "and a folder with one subfolder of images per class",
             fix="unpack archives first, and give the folder that holds the files",
         )
-    reader = _READERS[kind]
+    reader = READERS[kind]
     return reader(path, **_checked(reader, options))
 
 
