@@ -330,7 +330,7 @@ def test_every_task_of_a_method_has_words() -> None:
     rooms = ("coterie.tasks.", "coterie.methods.")
     names = {k.__name__ for k in kinds if k.__module__.startswith(rooms)}
     assert names - {"SteppedTask", "Training", "Held"} <= set(TASKS), (
-        "two abstract, one after a run"
+        "two are abstract"
     )
 
 
