@@ -279,8 +279,8 @@ def test_more_clusters_than_clients_are_refused(
     monkeypatch.delitem(sys.modules, "clusters_for_a_test", raising=False)
     text = 'method = "clusters_for_a_test:Mine"\n[partition]\nclients = 30\n[Mine]\n'
     with pytest.raises(ProblemsError) as caught:
-        loads(text + "num_clusters = 40", "my.toml")
+        loads(text + "num_clusters = 40", "my.toml", allow_code=True)
     assert str(caught.value).splitlines()[1] == (
         '  my.toml:5  [Mine] num_clusters = 40        more than clients (30) use "auto" or 2 – 15'
     )
-    assert loads(text + "n_clusters = 30").hyper["n_clusters"] == 30
+    assert loads(text + "n_clusters = 30", allow_code=True).hyper["n_clusters"] == 30

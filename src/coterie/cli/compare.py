@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coterie.cli import options, progress, say
-from coterie.cli.options import Quiet, Settings
+from coterie.cli.options import AllowCode, Quiet, Settings
 from coterie.core.errors import ConfigError
 from coterie.core.events import Event, Listener
 
@@ -34,6 +34,7 @@ def compare(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="The folder of the comparison.")] = None,
     format: Annotated[str, typer.Option(help="text, md, csv, latex or html.")] = "text",
+    allow_code: AllowCode = False,
     quiet: Quiet = False,
 ) -> None:
     """Compare methods on equal terms: same clients, weights, draws.
@@ -47,7 +48,7 @@ def compare(
         what = f"there is no format {format}"
         raise ConfigError(what, code="C001", fix=f"one of {', '.join(FORMATS)}")
     file, given = options.sort(settings, {"evaluate.target": target})
-    asked = grid(file, given, listed(methods or ""), chosen(seeds))
+    asked = grid(file, given, listed(methods or ""), chosen(seeds), allow_code=allow_code)
     for config in asked.experiments.values():
         options.data_at_hand(config)
     for text in asked.notes:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from coterie.cli import options, say
-from coterie.cli.options import Json, Plot
+from coterie.cli.options import AllowCode, Json, Plot
 
 if TYPE_CHECKING:
     from coterie.config import Config
@@ -162,6 +162,7 @@ def inspect(
         Distance, typer.Option(help="cosine: of the updates; l2: FedClust's Eq. 3.")
     ] = Distance.cosine,
     linkage: Annotated[Linkage, typer.Option(help="Of the tree of clients.")] = Linkage.average,
+    allow_code: AllowCode = False,
     plot: Plot = None,
     json: Annotated[bool, typer.Option("--json", help="All numbers as one JSON object.")] = False,
 ) -> None:
@@ -175,7 +176,7 @@ def inspect(
         "model.name": model,
         "seed": seed,
     }
-    config = experiment_of(source, options.assigned(settings, flags))
+    config = experiment_of(source, options.assigned(settings, flags), allow_code)
     options.data_at_hand(config)
     seen = inspected(config, rounds, distance, linkage)
     if json:
@@ -215,16 +216,16 @@ def inspected(config: Config, rounds: int, distance: Distance, linkage: Linkage)
     )
 
 
-def experiment_of(source: str, given: list[tuple[str, Any]]) -> Config:
+def experiment_of(source: str, given: list[tuple[str, Any]], allow_code: bool) -> Config:
     """The experiment that a source of data, a file or a run's folder stands for."""
     from coterie.config import load
 
     if (Path(source) / "run.toml").exists():
         from coterie.studies.experiment import config_of
 
-        return config_of(Path(source), given)
+        return config_of(Path(source), given, allow_code=allow_code)
     if source.endswith(".toml"):
-        return load(Path(source), given)
+        return load(Path(source), given, allow_code=allow_code)
     return load(None, [("data.source", source), *given])
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coterie.cli import options, running, say
-from coterie.cli.options import Insecure, JsonEvents, Out, Quiet, Settings
+from coterie.cli.options import AllowCode, Insecure, JsonEvents, Out, Quiet, Settings
 from coterie.cli.progress import watching
 from coterie.cli.train import conclude
 from coterie.core.errors import ConfigError
@@ -95,6 +95,7 @@ def serve(
         str, typer.Option(help="With --proxy: address and port of the proxy.")
     ] = "443",
     out: Out = None,
+    allow_code: AllowCode = False,
     quiet: Quiet = False,
     json: JsonEvents = False,
 ) -> None:
@@ -106,7 +107,7 @@ def serve(
     if proxy is not None:
         say.result(proxied(proxy, address, listen))
         return
-    config, folder = asked(settings, resume, allow_change or [], out)
+    config, folder = asked(settings, resume, allow_change or [], out, allow_code)
     with watching(config.method, quiet=quiet, json=json) as shown:
         hear = shown if json or quiet else telling(shown)
         result = running.serve(config, folder, address, hear, resume=resume is not None)
@@ -131,7 +132,11 @@ def address_of(certs: Path | None, host: str, port: int, insecure: bool) -> Serv
 
 
 def asked(
-    settings: list[str] | None, resume: Path | None, allow_change: list[str], out: Path | None
+    settings: list[str] | None,
+    resume: Path | None,
+    allow_change: list[str],
+    out: Path | None,
+    allow_code: bool,
 ) -> tuple[Config, Path]:
     """The experiment that is served, new or resumed, and the folder of its run."""
     from coterie.config import load
@@ -139,8 +144,9 @@ def asked(
 
     file, given = options.sort(settings, {"engine.name": "flower"})
     if resume:
-        return federation.config_to_resume(resume, given, allow_change), resume
-    config = load(file, given)
+        config = federation.config_to_resume(resume, given, allow_change, allow_code=allow_code)
+        return config, resume
+    config = load(file, given, allow_code=allow_code)
     federation.refuse_newcomers(config)
     return config, out or experiment.fresh(config)
 
@@ -251,7 +257,7 @@ def host_of(
             fix="give both, or none to use all of --data",
         )
     if client is not None and partition_from is not None:
-        return PartitionClient(partition_from, client, data)
+        return PartitionClient(partition_from, client, data, allow_code=bool(trust))
     if not name:
         raise ConfigError("a client needs a name", code="C001", fix="give --name")
     return OwnData(name, data, trust)

@@ -54,6 +54,7 @@ def check(
     resolved: Annotated[
         bool, typer.Option("--resolved", help="Print the experiment with every default.")
     ] = False,
+    allow_code: options.AllowCode = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Look for problems in a file, without training.
@@ -62,7 +63,7 @@ def check(
     """
     from coterie import config as configs
 
-    config = configs.load(file, options.assigned(settings))
+    config = configs.load(file, options.assigned(settings), allow_code=allow_code)
     if explain:
         for key in explain:
             say.result(configs.explain(config, key))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from coterie.cli import options, running, say
-from coterie.cli.options import JsonEvents, Out, Quiet, Run, Settings
+from coterie.cli.options import AllowCode, JsonEvents, Out, Quiet, Run, Settings
 from coterie.cli.progress import watching
 from coterie.core.errors import ConfigError
 
@@ -27,6 +27,7 @@ def newcomers(
         str | None, typer.Option(help="newcomers.shots: also with so few of a class, as 1,5.")
     ] = None,
     out: Out = None,
+    allow_code: AllowCode = False,
     quiet: Quiet = False,
     json: JsonEvents = False,
 ) -> None:
@@ -41,9 +42,10 @@ def newcomers(
         "newcomers.epochs": epochs,
         "newcomers.shots": None if shots is None else several(shots),
     }
-    config = options.experiment(settings, flags)
+    config = options.experiment(settings, flags, allow_code=allow_code)
     if not config.newcomers.share:
-        config = options.experiment(settings, {**flags, "newcomers.share": 0.2})
+        flags["newcomers.share"] = 0.2
+        config = options.experiment(settings, flags, allow_code=allow_code)
     from coterie.runs import newcomers as joining
     from coterie.studies import experiment
 
@@ -119,6 +121,7 @@ def place(
     test_share: Annotated[
         float, typer.Option(min=0, max=1, help="Of its samples, if it brings no test set.")
     ] = 0.2,
+    allow_code: AllowCode = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object per newcomer.")] = False,
 ) -> None:
     """Give newcomers a model of a finished run.
@@ -132,10 +135,10 @@ def place(
     from coterie.studies.experiment import config_of, open_run
     from coterie.studies.newcomers import arrivals
 
-    config = config_of(folder)
+    config = config_of(folder, allow_code=allow_code)
     reader = dict(options.assigned(settings)) if settings else dict(config.data.reader)
     torch.set_num_threads(config.engine.threads)
-    result = open_run(folder)
+    result = open_run(folder, allow_code=allow_code)
     reader.pop("test_source", None)  # the run's own, no newcomer's
     found = load(data, **reader)
     known = load(config.data.source, **config.data.reader)

@@ -28,6 +28,12 @@ Plot = Annotated[Path | None, typer.Option(help="Write the picture as an HTML pa
 Insecure = Annotated[
     bool, typer.Option("--insecure", help="Without TLS and keys; this machine only.")
 ]
+AllowCode = Annotated[
+    bool,
+    typer.Option(
+        "--allow-code", help="Import the method or network of your own that a file names."
+    ),
+]
 Method = Annotated[str | None, typer.Option(help="method: see coterie methods.")]
 Kind = Annotated[
     str | None, typer.Option(help="partition.kind, as dirichlet:0.3 or rotation+quantity.")
@@ -62,11 +68,13 @@ def sort(
     return (Path(files[0]) if files else None), given
 
 
-def experiment(settings: list[str] | None, flags: Mapping[str, Any]) -> Config:
+def experiment(
+    settings: list[str] | None, flags: Mapping[str, Any], *, allow_code: bool = False
+) -> Config:
     """The experiment that a file, settings and flags ask for, whose data are at hand."""
     from coterie.config import load
 
-    config = load(*sort(settings, flags))
+    config = load(*sort(settings, flags), allow_code=allow_code)
     data_at_hand(config)
     return config
 

@@ -7,13 +7,14 @@ import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from coterie.cli import say
-from coterie.cli.options import Run
+from coterie.cli.options import AllowCode, Run
 from coterie.core.errors import CheckpointError, ConfigError
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def report(
     out: Annotated[
         Path | None, typer.Option(help="Another file for the page, or folder for the figures.")
     ] = None,
+    allow_code: AllowCode = False,
 ) -> None:
     """Build the page of a run, its table, or its figures.
 
@@ -50,19 +52,20 @@ def report(
     import torch
 
     torch.set_num_threads(1)
+    told = partial(insight, allow_code=allow_code)
     if figures:
         from coterie.report.figures import write_figures
 
         for folder in folders:
             place = out or folder / "figures"
-            for file in write_figures(folder, place, kinds.split(","), insight=insight):
+            for file in write_figures(folder, place, kinds.split(","), insight=told):
                 say.result(str(file))
         return
     if format is not Format.html:
         tables(folders, format.value)
         return
     for folder in folders:
-        say.result(str(page(folder, out)))
+        say.result(str(page(folder, out, allow_code=allow_code)))
     say.label("next", f"coterie open {folders[0]}")
 
 
@@ -79,20 +82,20 @@ def open_page(
         say.label("note", "no browser was found here; open the file in one")
 
 
-def page(folder: Path, out: Path | None = None) -> Path:
+def page(folder: Path, out: Path | None = None, *, allow_code: bool = False) -> Path:
     """The page of a run or a comparison."""
     from coterie.report import write_comparison, write_run
 
     if (folder / "compare.toml").exists():
         return write_comparison(folder, out)
-    return write_run(folder, out, insight=insight)
+    return write_run(folder, out, insight=partial(insight, allow_code=allow_code))
 
 
-def insight(folder: Path) -> Insight | None:
+def insight(folder: Path, *, allow_code: bool = False) -> Insight | None:
     """What the clients' data tell of a run: they are read again, as its settings say."""
     from coterie.studies.experiment import open_run
 
-    return open_run(folder).insight
+    return open_run(folder, allow_code=allow_code).insight
 
 
 def known(folder: Path) -> None:

@@ -33,13 +33,21 @@ def proceed(
     settings: Iterable[tuple[str, Any]] = (),
     allow: Iterable[str] = (),
     *,
+    allow_code: bool = False,
     page: bool = True,
 ) -> Result:
     """Train on where a run stopped."""
     from coterie.studies import experiment
 
     with under_way(folder, f"coterie resume {folder}"):
-        return experiment.resume(folder, settings=settings, allow=allow, on_event=listen, page=page)
+        return experiment.resume(
+            folder,
+            settings=settings,
+            allow=allow,
+            allow_code=allow_code,
+            on_event=listen,
+            page=page,
+        )
 
 
 def serve(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from coterie.cli import options, running, say
-from coterie.cli.options import JsonEvents, Live, NoReport, Out, Quiet, Run, Settings
+from coterie.cli.options import AllowCode, JsonEvents, Live, NoReport, Out, Quiet, Run, Settings
 from coterie.cli.progress import clusters, warnings, watching
 from coterie.cli.report import watched
 
@@ -41,6 +41,7 @@ def run(
     track: Annotated[
         list[str] | None, typer.Option(help="output.trackers: tensorboard, mlflow, wandb.")
     ] = None,
+    allow_code: AllowCode = False,
     live: Live = False,
     no_report: NoReport = False,
     quiet: Quiet = False,
@@ -61,7 +62,7 @@ def run(
         "engine.name": engine,
         "output.trackers": track or None,
     }
-    config = options.experiment(settings, flags)
+    config = options.experiment(settings, flags, allow_code=allow_code)
     if not json:
         for text in config.notes:
             say.label("note", text)
@@ -85,6 +86,7 @@ def resume(
     allow_change: Annotated[
         list[str] | None, typer.Option(metavar="KEY", help="Let this setting differ.")
     ] = None,
+    allow_code: AllowCode = False,
     live: Live = False,
     no_report: NoReport = False,
     quiet: Quiet = False,
@@ -96,7 +98,14 @@ def resume(
     """
     given = options.assigned(settings, {"train.rounds": rounds})
     with watched(folder, live), watching(folder.name, quiet=quiet, json=json) as listen:
-        result = running.proceed(folder, listen, given, allow_change or (), page=not no_report)
+        result = running.proceed(
+            folder,
+            listen,
+            given,
+            allow_change or (),
+            allow_code=allow_code,
+            page=not no_report,
+        )
     conclude(folder.name, result, json)
 
 

@@ -62,14 +62,19 @@ def grid(
     settings: Iterable[tuple[str, Any]] = (),
     methods: Sequence[str] = (),
     seeds: int | Sequence[int] = 5,
+    *,
+    allow_code: bool = False,
 ) -> Grid:
     """The experiments of a file for these methods, or else for those that the file lists.
 
-    `seeds` is how many, counted from the file's own, or the seeds themselves.
+    `seeds` is how many, counted from the file's own, or the seeds themselves. Code that the file
+    itself names is imported only with `allow_code`.
     """
     written = source.read(file) if file is not None else Written(source.COMMAND_LINE)
     listed = written.tree.get("method")
-    if not methods and isinstance(listed, tuple):
+    if methods:
+        written.places["method",] = source.COMMAND_LINE
+    elif isinstance(listed, tuple):
         methods = [str(m) for m in listed]
     expect_several(methods, written.name)
     given = list(settings)
@@ -77,12 +82,12 @@ def grid(
         raise refused("method is given as a setting", "name the methods with --methods")
     known = {table_name(split(m)[0]) for m in methods}
     known |= {table_name(listed)} if isinstance(listed, str) else set()
-    made = {m: experiment_of(written, given, m, known) for m in methods}
+    made = {m: experiment_of(written, given, m, known, allow_code) for m in methods}
     public = max(config.data.public or 0 for config in made.values())
     if any((config.data.public or 0) != public for config in made.values()):
         # A server that holds samples leaves fewer to the clients: then it must in every run.
         given.append(("data.public", public))
-        made = {m: experiment_of(written, given, m, known) for m in methods}
+        made = {m: experiment_of(written, given, m, known, allow_code) for m in methods}
     start = next(iter(made.values())).seed
     chosen = tuple(range(start, start + seeds)) if isinstance(seeds, int) else tuple(seeds)
     if not chosen or len(set(chosen)) < len(chosen) or min(chosen) < 0:
@@ -91,7 +96,11 @@ def grid(
 
 
 def experiment_of(
-    written: Written, settings: list[tuple[str, Any]], label: str, known: set[str]
+    written: Written,
+    settings: list[tuple[str, Any]],
+    label: str,
+    known: set[str],
+    allow_code: bool = False,
 ) -> Config:
     """The experiment of one method: without the tables of the others."""
     method, own = split(label)
@@ -100,7 +109,7 @@ def experiment_of(
     mine.tree = {k: v for k, v in mine.tree.items() if k not in others}
     mine.tree["method"] = method
     shared = [(k, v) for k, v in settings if k.split(".")[0] not in others]
-    return resolve(mine, [*shared, *own])
+    return resolve(mine, [*shared, *own], allow_code=allow_code)
 
 
 def split(label: str) -> tuple[str, list[tuple[str, Any]]]:

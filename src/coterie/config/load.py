@@ -21,25 +21,37 @@ from coterie.core.suggest import closest, similar
 from coterie.methods import METHODS, public_samples
 
 Settings = Iterable[tuple[str, Any]]
+CODE = (("method",), ("model", "name"))  # keys that may name code: "package.module:thing"
 
 
-def load(file: File | str | None = None, settings: Settings = ()) -> Config:
-    """The experiment of a file, with these settings of the command line above it."""
+def load(
+    file: File | str | None = None, settings: Settings = (), *, allow_code: bool = False
+) -> Config:
+    """The experiment of a file, with these settings of the command line above it.
+
+    Code that the file itself names is imported only with `allow_code`: files are passed on.
+    """
     written = source.read(file) if file is not None else Written(source.COMMAND_LINE)
-    return resolve(written, settings)
+    return resolve(written, settings, allow_code=allow_code)
 
 
-def loads(text: str, name: str = "experiment.toml", settings: Settings = ()) -> Config:
-    """The experiment of a text.
+def loads(
+    text: str,
+    name: str = "experiment.toml",
+    settings: Settings = (),
+    *,
+    allow_code: bool = False,
+) -> Config:
+    """The experiment of a text, as `load` has that of a file.
 
     >>> config = loads('method = "fedprox"', settings=[("train.rounds", 3)])
     >>> config.hyper["mu"], config.train.rounds, config.train.batch_size
     (0.01, 3, 32)
     """
-    return resolve(source.parse(text, name), settings)
+    return resolve(source.parse(text, name), settings, allow_code=allow_code)
 
 
-def resolve(written: Written, settings: Settings = ()) -> Config:
+def resolve(written: Written, settings: Settings = (), *, allow_code: bool = False) -> Config:
     """Every key with its value and where that came from; `ProblemsError` with all that is wrong."""
     for key, value in settings:
         source.override(written, key, value)
@@ -48,6 +60,8 @@ def resolve(written: Written, settings: Settings = ()) -> Config:
     problems, renamed = found.problems, found.renamed
     tree = copy.deepcopy(written.tree)
     aliases.translate(tree, found)
+    if not allow_code:
+        problems += unasked_code(tree, written, renamed)
     method, own = method_of(tree, problems)
     table = tables.table_name(method)
     problems += unknown_at_top(tree, table)
@@ -91,6 +105,20 @@ def refuse_several_methods(written: Written) -> None:
         )
 
 
+def unasked_code(
+    tree: Mapping[str, Any], written: Written, renamed: Mapping[Path, Path]
+) -> Iterator[Problem]:
+    """Code that a file names, and nobody at the command line: importing it would run it."""
+    for path in CODE:
+        value: Any = tree
+        for key in path:
+            value = value.get(key) if isinstance(value, Mapping) else None
+        typed = written.places.get(renamed.get(path, path)) == source.COMMAND_LINE
+        if isinstance(value, str) and ":" in value and not typed:
+            fix = "add --allow-code if you know what it does; nothing was imported"
+            yield Problem(path, value, "code that is not coterie's, named by a file", fix)
+
+
 def resolve_tables(
     given: Mapping[str, dict[str, Any]], method: str, found: Findings
 ) -> dict[str, Any]:
@@ -121,6 +149,8 @@ def method_of(
         fix = similar(method.lower(), METHODS) or "coterie methods lists them"
         problems.append(Problem(("method",), method, "unknown method", fix))
         return method, None
+    if any(p.path == ("method",) for p in problems):
+        return method, None  # refused: it is not imported
     try:
         return method, tables.hyperparameters(method)
     except ConfigError as error:

@@ -65,16 +65,18 @@ def resume(
     *,
     settings: Iterable[tuple[str, Any]] = (),
     allow: Iterable[str] = (),
+    allow_code: bool = False,
     on_event: Listener | None = None,
     page: bool = True,
 ) -> Result:
     """Continue a run from its last whole round, to the same bits as if it had never stopped.
 
     `settings` change keys of its experiment; a change other than more rounds must be allowed by
-    name, because the result is then no longer that of one experiment.
+    name, because the result is then no longer that of one experiment. A method or network that is
+    not coterie's is imported only with `allow_code`: a folder may come from anywhere.
     """
     path = Path(folder)
-    config = config_to_resume(path, settings, allow)
+    config = config_to_resume(path, settings, allow, allow_code=allow_code)
     refuse_federation(path)
     return execute(config, path, on_event, resume=True, page=page)
 
@@ -105,7 +107,9 @@ def simulated(config: Config) -> training.Gather:
     )
 
 
-def config_of(path: Path, settings: Iterable[tuple[str, Any]] = ()) -> Config:
+def config_of(
+    path: Path, settings: Iterable[tuple[str, Any]] = (), *, allow_code: bool = False
+) -> Config:
     """The experiment that a run's folder was made by."""
     records.expect_run(path)
     text = (path / "run.toml").read_text()
@@ -115,27 +119,34 @@ def config_of(path: Path, settings: Iterable[tuple[str, Any]] = ()) -> Config:
             code="K009",
             fix="continue it there with coterie.fit(..., out=folder, resume=True)",
         )
-    return configs.load(path / "run.toml", settings)
+    return configs.load(path / "run.toml", settings, allow_code=allow_code)
 
 
 def config_to_resume(
-    path: Path, settings: Iterable[tuple[str, Any]] = (), allow: Iterable[str] = ()
+    path: Path,
+    settings: Iterable[tuple[str, Any]] = (),
+    allow: Iterable[str] = (),
+    *,
+    allow_code: bool = False,
 ) -> Config:
     """The experiment of a run that is to go on; besides more rounds, only what is allowed differs.
 
     A run that was stopped before its first round was saved may go on as any other experiment.
     """
-    config = config_of(path, settings)
+    config = config_of(path, settings, allow_code=allow_code)
     if checkpoint.rounds(path / "checkpoints"):
         saved, _ = checkpoint.latest(path / "checkpoints")
         refuse_changes(saved.notes["settings"], config, {"train.rounds", *allow})
     return config
 
 
-def open_run(folder: str | Path) -> Result:
-    """The result of a run as its last whole round left it; the folder is only read."""
+def open_run(folder: str | Path, *, allow_code: bool = False) -> Result:
+    """The result of a run as its last whole round left it; the folder is only read.
+
+    A method or network that is not coterie's is imported only with `allow_code`.
+    """
     path = Path(folder)
-    config = config_of(path)
+    config = config_of(path, allow_code=allow_code)
     refuse_federation(path)
     saved, _ = checkpoint.latest(path / "checkpoints")
     clients = population(config)

@@ -77,10 +77,15 @@ def run_federation(
 
 
 def config_to_resume(
-    folder: Path, settings: Iterable[tuple[str, Any]], allow: Iterable[str]
+    folder: Path,
+    settings: Iterable[tuple[str, Any]],
+    allow: Iterable[str],
+    *,
+    allow_code: bool = False,
 ) -> Config:
     """The experiment of a federation that is to go on; how long it waits for clients may differ."""
-    return experiment.config_to_resume(folder, settings, {*PATIENCE, *allow})
+    allowed = {*PATIENCE, *allow}
+    return experiment.config_to_resume(folder, settings, allowed, allow_code=allow_code)
 
 
 def refuse_newcomers(config: Config) -> None:

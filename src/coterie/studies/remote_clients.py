@@ -94,10 +94,12 @@ class OwnData:
 class PartitionClient:
     """Client `index` of an experiment's partition: for trying a federation on known data."""
 
-    def __init__(self, file: Path, index: int, source: str | None = None) -> None:
+    def __init__(
+        self, file: Path, index: int, source: str | None = None, *, allow_code: bool = False
+    ) -> None:
         self.layout = TrustedNetworks().layout
         given = [("data.source", source)] if source else []
-        self.config = configs.load(file, given)
+        self.config = configs.load(file, given, allow_code=allow_code)
         self.index = index
         if self.config.partition.clients and not 0 <= index < self.config.partition.clients:
             raise ConfigError(

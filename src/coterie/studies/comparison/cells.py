@@ -21,7 +21,8 @@ def run_cell(config: Config, cell: Cell, listen: Listener) -> None:
     if (cell.folder / "run.toml").exists():
         then = (cell.folder / "run.toml").read_text()
         experiment.refuse_changes(then, config, ())
-        result = experiment.resume(cell.folder, on_event=listen, page=False)
+        # Its code is that of `config`, which was allowed when that was read.
+        result = experiment.resume(cell.folder, allow_code=True, on_event=listen, page=False)
     else:
         result = experiment.execute(config, cell.folder, listen, page=False)
     record_facts(cell, result)

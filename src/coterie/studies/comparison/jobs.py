@@ -86,7 +86,9 @@ def main(folder: str, name: str) -> int:
     listen = listener_of(cell, lambda event: print(json.dumps(event), flush=True))
     experiment = {**comparison.asked["experiments"][cell.label], "seed": cell.seed}
     try:
-        config = configs.loads(toml.write(experiment), str(comparison.folder / "compare.toml"))
+        name = str(comparison.folder / "compare.toml")
+        # The parent has read the same experiment, and allowed its code, before it started this.
+        config = configs.loads(toml.write(experiment), name, allow_code=True)
         run_cell(config, cell, listen)
     except Exception as error:
         print(error_text(error), file=sys.stderr)
