@@ -222,7 +222,9 @@ def autodoc(value: object, name: str) -> str:
         case type():
             return f".. autoclass:: coterie.{name}\n"
         case ModuleType():
-            return f".. automodule:: {value.__name__}\n   :members:\n   :imported-members:\n"
+            # A package shows what its modules define; a module, not what it imports to work with.
+            inside = "   :imported-members:\n" if hasattr(value, "__path__") else ""
+            return f".. automodule:: {value.__name__}\n   :members:\n{inside}"
         case FunctionType():
             return f".. autofunction:: coterie.{name}\n"
     about = ALIASED[name] if name in ALIASED else describe(value)
