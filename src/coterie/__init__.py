@@ -102,8 +102,8 @@ if TYPE_CHECKING:  # every public name, once: for type checkers, and below for w
     from coterie.studies.experiment import resume as resume
     from coterie.studies.inspection import Inspection as Inspection
     from coterie.studies.inspection import inspect as inspect
-    from coterie.studies.newcomers import Placement as Placement
     from coterie.studies.newcomers import join as join
+    from coterie.studies.placement import Placement as Placement
     from coterie.studies.result import Result as Result
     from coterie.studies.training import fit as fit
     from coterie.tasks.optimiser import SGD as SGD

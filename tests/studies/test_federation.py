@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,8 +15,9 @@ from coterie import config as configs
 from coterie import trackers
 from coterie.cli.main import call
 from coterie.config import Config
-from coterie.core.errors import ConfigError
+from coterie.core.errors import ConfigError, QuorumError
 from coterie.core.events import Event, silence
+from coterie.runs import newcomers
 from coterie.studies import experiment, federation
 from coterie.studies.agreement import FILE
 from coterie.studies.remote_clients import PartitionClient
@@ -114,25 +116,63 @@ def test_trackers_hear_a_federation(server: Server, monkeypatch: pytest.MonkeyPa
     assert told.said == [("start", 2, 0), *rounds, ("end", True)]
 
 
-def test_clients_are_not_held_out_of_a_federation(server: Server) -> None:
-    with pytest.raises(ConfigError, match="cannot be held out") as error:
-        server.run(newcomers__share=0.3)
+def test_newcomers_of_a_federation_do_as_those_of_a_simulation(server: Server) -> None:
+    result = server.run(newcomers__share=0.3, newcomers__epochs=2)
+    assert result.summary["clients"] == 2
+    config = server.config(newcomers__share=0.3, newcomers__epochs=2, engine__name="serial")
+    meant = newcomers.read(experiment.execute(config, server.home / "here").folder)
+    found = newcomers.read(server.out)
+    assert meant
+    assert found
+    unknown = {"group": None, "right": None}  # a server cannot know what was planted
+    assert found.rows == tuple(row._replace(**unknown) for row in meant.rows)
+    assert {row.newcomer for row in found.rows}.isdisjoint(result.fed.names)
+    assert all(row.accuracy is not None for row in found.rows)
+
+
+def test_newcomers_join_after_the_last_round_only(server: Server) -> None:
+    server.run(newcomers__share=0.3)
+    joined = newcomers.read(server.out)
+    assert joined
+    (late,) = {row.newcomer for row in joined.rows}
+    with (server.out / "metrics.csv").open() as table:
+        trained = {row["client"] for row in csv.DictReader(table)} - {""}
+    assert {*trained, late} == {"0", "1", "2"}
+    assert late not in trained
+
+
+def test_a_newcomer_that_is_away_leaves_the_run_whole(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: Any) -> None:
+        raise QuorumError("nobody answered", code="Q001")
+
+    monkeypatch.setattr(federation, "arrive", away)
+    result = server.run(newcomers__share=0.3)
+    assert result.page == server.out / "report.html"
+    warnings = [e["text"] for e in server.events() if e["event"] == "warning"]
+    assert warnings == ["no newcomer was placed: nobody answered"]
+
+
+def test_few_shots_are_not_for_clients_on_other_machines(server: Server) -> None:
+    with pytest.raises(ConfigError, match="all their samples") as error:
+        server.run(newcomers__share=0.3, newcomers__shots=[1])
     assert error.value.code == "C050"
     assert not server.grid.sent
     assert not server.out.exists()
 
 
-def test_a_run_that_was_begun_with_newcomers_goes_on_and_says_that_there_are_none(
+def test_a_run_whose_newcomers_all_trained_goes_on_with_them(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with monkeypatch.context() as patch:  # as versions did that said nothing
-        patch.setattr(federation, "refuse_newcomers", lambda config: None)
+    with monkeypatch.context() as patch:  # as versions did that held nobody out
+        patch.setattr(federation, "held_out", lambda *_: ())
         server.run(newcomers__share=0.3)
     config = federation.config_to_resume(server.out, [("train.rounds", 3)], ())
     result = federation.run_federation(server.grid, config, server.out, silence, resume=True)
     assert result.summary["clients"] == 3
     warnings = [e["text"] for e in server.events() if e["event"] == "warning"]
-    assert warnings[-1] == "newcomers.share: nobody is held out of a federation"
+    assert warnings[-1] == "newcomers.share: everybody takes part in this run"
 
 
 def test_a_federation_goes_on_with_the_clients_that_agreed(server: Server) -> None:

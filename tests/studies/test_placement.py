@@ -16,7 +16,7 @@ from coterie.core.types import State
 from coterie.data.dataset import Data, Scaler, scale
 from coterie.data.population import Population, partition
 from coterie.methods.fedclust import FedClust
-from coterie.studies.newcomers import adaptation, arrivals, joined, place, welcomed
+from coterie.studies.placement import adaptation, arrivals, joined, place, welcomed
 from coterie.studies.result import Result
 from coterie.studies.training import fit
 from coterie.tasks.score import Score

@@ -147,7 +147,7 @@ def asked(
         config = federation.config_to_resume(resume, given, allow_change, allow_code=allow_code)
         return config, resume
     config = load(file, given, allow_code=allow_code)
-    federation.refuse_newcomers(config)
+    federation.refuse_few_shots(config)
     return config, out or experiment.fresh(config)
 
 

@@ -13,7 +13,7 @@ from coterie.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from coterie.runs.newcomers import Joined
-    from coterie.studies.newcomers import Placement
+    from coterie.studies.placement import Placement
 
 
 def newcomers(
@@ -133,7 +133,7 @@ def place(
     from coterie.data.dataset import Scaler
     from coterie.data.load import load
     from coterie.studies.experiment import config_of, open_run
-    from coterie.studies.newcomers import arrivals
+    from coterie.studies.placement import arrivals
 
     config = config_of(folder, allow_code=allow_code)
     reader = dict(options.assigned(settings)) if settings else dict(config.data.reader)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +17,12 @@ from coterie.core.events import Listener
 from coterie.data.dataset import scale
 from coterie.data.load import load
 from coterie.data.partition import reserve
+from coterie.runs import newcomers
 from coterie.runs.checkpoint import Checkpoint
 from coterie.studies import experiment
 from coterie.studies.agreement import Agreement, RemotePopulation, agree
+from coterie.studies.newcomers import drawn, measured
+from coterie.studies.placement import arrive
 from coterie.studies.result import Result
 from coterie.studies.train_loop import Gathered
 
@@ -46,8 +50,7 @@ def run_federation(
     `names` are the only clients that are let in, if given; `registered` says whose key a node has;
     `check` raises if the grid is gone while clients are waited for.
     """
-    if not resume:
-        refuse_newcomers(config)
+    refuse_few_shots(config)
     known = Agreement.load(folder) if resume else None
 
     def gather(say: Listener, last: Checkpoint | None) -> Gathered:
@@ -55,8 +58,6 @@ def run_federation(
         from coterie.engines.flower.backend import Retrying
         from coterie.engines.flower.exchange import Exchange
 
-        if config.newcomers.share:  # in a run of an older version, which let this pass
-            say({"event": "warning", "text": "newcomers.share: nobody is held out of a federation"})
         expected = known.names if known else names
         exchange = Exchange(
             grid, json.dumps(setup(config)), tell=say, registered=registered, expected=expected
@@ -66,11 +67,22 @@ def run_federation(
         if not known:
             agreed.save(folder)
         exchange.expected = frozenset(agreed.names)
+        late = held_out(config, agreed, say, last)
+        training = without(agreed, late)
+
+        def afterwards(result: Result) -> None:
+            """Those who were held out join."""
+            everybody = replace(agreed, names=(*training.names, *late))
+            found = welcome(result, flower(exchange, config, everybody), config, say)
+            if found:
+                newcomers.record(folder, found)
+
         return Gathered(
             Retrying(experiment.method(config), config.engine.max_abandoned, say),
-            RemotePopulation(agreed),
-            flower(exchange, config, agreed),
+            RemotePopulation(training),
+            flower(exchange, config, training),
             notes={"engine": "flower"},
+            afterwards=afterwards if late else lambda result: None,
         )
 
     return experiment.execute(config, folder, tell, resume=resume, gather=gather)
@@ -88,17 +100,50 @@ def config_to_resume(
     return experiment.config_to_resume(folder, settings, allowed, allow_code=allow_code)
 
 
-def refuse_newcomers(config: Config) -> None:
-    """Refuse to hold clients out of a federation: a server can do that neither with its own data,
-    which are not theirs, nor with machines that come and go as their owners want."""
-    if config.newcomers.share:
+def held_out(
+    config: Config, agreed: Agreement, say: Listener, last: Checkpoint | None
+) -> tuple[str, ...]:
+    """The names of those who take no part in the training and join when it is over.
+
+    In a run of an older version everybody trained, whatever its file said: then nobody is left.
+    """
+    if not config.newcomers.share:
+        return ()
+    if last and len(last.state.assign) == len(agreed.names):
+        say({"event": "warning", "text": "newcomers.share: everybody takes part in this run"})
+        return ()
+    _, late = drawn(len(agreed.names), config.newcomers.share, config.seed)
+    return tuple(agreed.names[i] for i in late.tolist())
+
+
+def welcome(result: Result, fed: Front, config: Config, say: Listener) -> newcomers.Joined | None:
+    """Let the last of `fed` join a run that is done, and stays so if too few of them answer."""
+    try:
+        them = arrive(result.method, result.state, fed)
+    except QuorumError as fault:
+        say({"event": "warning", "text": f"no newcomer was placed: {fault.what}"})
+        return None
+    method, epochs = experiment.method(config), range(config.newcomers.epochs + 1)
+    rows = [row for e in epochs for row in measured(them, method, e)]
+    met = [row if row.cluster is not None else row._replace(samples=0) for row in rows]
+    return newcomers.Joined(tuple(met))  # nobody knows what those hold who did not answer
+
+
+def without(agreed: Agreement, late: Collection[str]) -> Agreement:
+    """The agreement of those alone who are not late."""
+    sizes = dict(zip(agreed.names, agreed.sizes, strict=True))
+    names = tuple(name for name in agreed.names if name not in late)
+    return replace(agreed, names=names, sizes=tuple(sizes[name] for name in names))
+
+
+def refuse_few_shots(config: Config) -> None:
+    """Refuse newcomers with a few samples of each class: which ones, only they could choose."""
+    if config.newcomers.share and config.newcomers.shots:
         raise ConfigError(
-            "clients cannot be held out of a federation",
+            "clients on other machines join with all their samples",
             code="C050",
-            where=f"newcomers.share = {config.newcomers.share}",
-            why="they are other machines, and who comes late is a newcomer by itself: the method "
-            "places it when it is there",
-            fix="set newcomers.share=0; coterie newcomers FILE holds clients out on this machine",
+            where=f"newcomers.shots = {list(config.newcomers.shots)}",
+            fix="set newcomers.shots=[]; coterie newcomers FILE tries few samples on this machine",
         )
 
 

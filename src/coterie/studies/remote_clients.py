@@ -112,7 +112,7 @@ class PartitionClient:
     @cached_property
     def population(self) -> Population:
         """All clients of the experiment, of whom this is one."""
-        return experiment.population(self.config)
+        return experiment.everybody(self.config)
 
     @property
     def name(self) -> str:

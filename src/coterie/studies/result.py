@@ -23,7 +23,7 @@ from coterie.tasks.score import Score
 if TYPE_CHECKING:
     from coterie.data.population_given import Given
     from coterie.report.run_data import Insight, RunData
-    from coterie.studies.newcomers import Placement
+    from coterie.studies.placement import Placement
 
 TESTS = 2_000  # at most so many tests of one model on one client, for `Result.insight`
 
@@ -65,7 +65,7 @@ class Result:
         """Give newcomers a model and let each adapt it: a `Client`, (x, y), with its test set, or
         several of them. Nobody else moves, and this result stays as it is.
         """
-        from coterie.studies.newcomers import place
+        from coterie.studies.placement import place
 
         return place(self, newcomers, epochs)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from coterie.runs import newcomers
 from tests.engines.flower.machine import Machine, alive, children, coterie, free_port, machine, wait
 
 pytestmark = [pytest.mark.federation, pytest.mark.slow]
@@ -106,14 +107,18 @@ def test_a_client_that_dies_is_left_out_and_the_round_goes_on(tmp_path: Path) ->
         assert any(e["event"] == "missing" and e["client"] == "3" for e in m.events("run"))
 
 
-def test_a_federation_of_three_clients_ends_with_its_page(tmp_path: Path) -> None:
-    with machine(tmp_path, method="fedavg", clients=3, rounds=2) as m:
+def test_a_federation_of_three_ends_with_its_page_and_its_newcomer(tmp_path: Path) -> None:
+    with machine(tmp_path, method="fedclust", clients=3, rounds=2) as m:
         for i in range(3):
             m.join(i)
-        server = m.serve("run")
+        server = m.serve("run", "newcomers.share=0.3", "newcomers.epochs=1")
         assert server.wait(1800) == 0, m.said("run")()
         page = (tmp_path / "run" / "report.html").read_text()
         assert "every client keeps its data on its own machine" in page
+        joined = newcomers.read(tmp_path / "run")
+        assert joined
+        assert [row.epochs for row in joined.rows] == [0, 1]
+        assert all(row.cluster is not None and row.accuracy is not None for row in joined.rows)
 
 
 def test_nobody_comes(tmp_path: Path) -> None:
