@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from functools import cached_property
 from itertools import accumulate
 from typing import Any
@@ -35,7 +36,13 @@ class Layout:
     (26, '2', slice(16, 26, None), slice(0, 16, None))
     """
 
-    def __init__(self, module: nn.Module, head: str | None = None) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        head: str | None = None,
+        built: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.built = dict(built or {"head": head})  # how the module can be made again
         self._template = copy.deepcopy(module).eval()
         learning, resting = pieces(self._template)
         everything = tensors(self._template)

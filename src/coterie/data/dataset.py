@@ -3,43 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 Scaling = Literal["standard", "unit", "none"]
-
-
-@dataclass(frozen=True)
-class Data:
-    """A labelled set in its stored numbers: images (N, C, H, W) or features (N, D), labels (N,)."""
-
-    name: str
-    x: Tensor  # (N, C, H, W) uint8 or float32, or (N, D) float32
-    y: Tensor  # (N,) long, 0..K-1
-    classes: tuple[str, ...]  # K names
-    x_test: Tensor | None = None  # the official test set, where there is one
-    y_test: Tensor | None = None
-    owner: Tensor | None = None  # (N,) long: the natural owner of each row (a writer), if known
-    owner_test: Tensor | None = None
-    peak: float = 255.0  # the value that means "full" in stored pixels
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of one sample."""
-        return tuple(self.x.shape[1:])
-
-    @property
-    def fingerprint(self) -> str:
-        """SHA-256 of every number, so that a resumed run can tell that its data changed."""
-        digest = hashlib.sha256()
-        for t in (self.x, self.y, self.x_test, self.y_test, self.owner, self.owner_test):
-            if t is not None:
-                digest.update(f"{t.dtype}{tuple(t.shape)}".encode())
-                digest.update(t.contiguous().numpy().data)
-        return digest.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -69,12 +40,71 @@ class Scaler:
             data.peak, x.mean(over, keepdim=True), torch.where(std > 0, std, torch.ones_like(std))
         )
 
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> Scaler:
+        """The numbers that `plain` gave."""
+        if plain["how"] == "none":
+            return cls()
+        if plain["how"] == "unit":
+            return cls(plain["peak"])
+        return cls(plain["peak"], torch.tensor([plain["mean"]]), torch.tensor([plain["std"]]))
+
+    @property
+    def how(self) -> Scaling:
+        """Which kind of scaling it is."""
+        return "none" if self.peak is None else "unit" if self.mean is None else "standard"
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON holds it: a sample x goes in as (x / peak - mean) / std, whatever the kind.
+
+        >>> Scaler(16.0).plain()
+        {'how': 'unit', 'peak': 16.0, 'mean': 0.0, 'std': 1.0}
+        """
+        mean, std = (None if t is None else t[0].tolist() for t in (self.mean, self.std))
+        return {
+            "how": self.how,
+            "peak": self.peak or 1.0,
+            "mean": 0.0 if mean is None else mean,
+            "std": 1.0 if std is None else std,
+        }
+
     def __call__(self, x: Tensor) -> Tensor:
         """Samples of the same shape, as floats."""
         x = x.float()
         if self.peak is not None:
             x = x / self.peak
         return x if self.mean is None or self.std is None else (x - self.mean) / self.std
+
+
+@dataclass(frozen=True)
+class Data:
+    """A labelled set in its stored numbers: images (N, C, H, W) or features (N, D), labels (N,)."""
+
+    name: str
+    x: Tensor  # (N, C, H, W) uint8 or float32, or (N, D) float32
+    y: Tensor  # (N,) long, 0..K-1
+    classes: tuple[str, ...]  # K names
+    x_test: Tensor | None = None  # the official test set, where there is one
+    y_test: Tensor | None = None
+    owner: Tensor | None = None  # (N,) long: the natural owner of each row (a writer), if known
+    owner_test: Tensor | None = None
+    peak: float = 255.0  # the value that means "full" in stored pixels
+    scaler: Scaler = Scaler()  # what was done to the stored numbers; at first nothing
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one sample."""
+        return tuple(self.x.shape[1:])
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of every number, so that a resumed run can tell that its data changed."""
+        digest = hashlib.sha256()
+        for t in (self.x, self.y, self.x_test, self.y_test, self.owner, self.owner_test):
+            if t is not None:
+                digest.update(f"{t.dtype}{tuple(t.shape)}".encode())
+                digest.update(t.contiguous().numpy().data)
+        return digest.hexdigest()
 
 
 def scale(data: Data, how: Scaling = "standard") -> Data:
@@ -84,6 +114,5 @@ def scale(data: Data, how: Scaling = "standard") -> Data:
     Features (N, D) are standardised per column. A channel that never varies is only centred.
     """
     scaled = Scaler.of(data, how)
-    return replace(
-        data, x=scaled(data.x), x_test=None if data.x_test is None else scaled(data.x_test)
-    )
+    test = None if data.x_test is None else scaled(data.x_test)
+    return replace(data, x=scaled(data.x), x_test=test, scaler=scaled)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import pkgutil
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -167,6 +168,21 @@ def _probe(module: nn.Module, name: str, shape: tuple[int, ...], classes: int) -
 def _unfit(name: str, what: str, *, code: str = "C031", why: str = "", fix: str) -> ConfigError:
     """The error of a network that cannot be built or used."""
     return ConfigError(what, code=code, where=f'model "{name}"', why=why, fix=fix)
+
+
+def importable(model: str | Factory | nn.Module) -> str:
+    """The name by which another process can build a network again; "" if there is none.
+
+    >>> importable("cnn-s"), importable(build), importable(nn.Linear(1, 1))
+    ('cnn-s', 'coterie.models.factory:build', '')
+    """
+    if isinstance(model, str):
+        return model
+    home, name = (getattr(model, key, "") for key in ("__module__", "__qualname__"))
+    found: Any = sys.modules.get(home) if home != "__main__" and name else None
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return f"{home}:{name}" if found is model else ""
 
 
 def _name(model: Factory | nn.Module) -> str:

@@ -177,10 +177,12 @@ def build_layout(
     >>> build_layout("mclr", (1, 8, 8), 10).size
     650
     """
+    given = dict(options or {})
     net = factory.build(
-        model, shape=shape, classes=classes, seed=rng.address(seed, "model"), **(options or {})
+        model, shape=shape, classes=classes, seed=rng.address(seed, "model"), **given
     )
-    return Layout(net, head=head)
+    built = {"network": factory.importable(model), "options": given, "head": head}
+    return Layout(net, head=head, built=built)
 
 
 def facts_of(settings: str, them: Gathered) -> dict[str, Any]:

@@ -101,6 +101,12 @@ CONFIGURATION: dict[str, Code] = {
         "kind, each belonging to one place.",
         "Change what the message names in the network.",
     ),
+    "C036": Code(
+        "a saved model whose network is not at hand",
+        "Its network was made in Python and has no name, or it is not coterie's own: a file or "
+        "folder from elsewhere must not choose what code runs.",
+        "Give the network again (model=...), or allow the one it names (--allow-code).",
+    ),
     "C040": Code(
         "a method of yours that cannot be imported",
         'A method from elsewhere is given as "package.module:Class": a frozen dataclass that can '

@@ -85,6 +85,18 @@ RUNNING: dict[str, Code] = {
         "data or the folder of a run between two runs of one seed.",
         "Start the comparison again in another folder with --out.",
     ),
+    "K014": Code(
+        "a file that no model can be made of",
+        "The file of a model is in the safetensors format, and its metadata say which network it "
+        "is of. Files of other programs do not have them.",
+        "Name a file that `coterie export`, `Result.save` or a client of a federation wrote.",
+    ),
+    "K015": Code(
+        "a model that does not know its scaling",
+        "In a federation every client scales its samples by the numbers of its own data, which "
+        "the server never sees.",
+        "Use the model's file on the client's own machine.",
+    ),
     "Q001": Code(
         "a round that too few clients answered",
         "A question has engine.deadline seconds; with fewer answers than engine.quorum of those "

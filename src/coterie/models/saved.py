@@ -1,0 +1,151 @@
+"""One model as a file that is used without the run that made it: safetensors, never a pickle.
+
+The tensors have the names of the module's `state_dict`. The metadata holds, under "coterie", all
+else that is needed: a `ModelSpec` and whose model it is, as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as to_bytes
+from torch import Tensor, nn
+
+from coterie.core import storage
+from coterie.core.errors import CheckpointError
+from coterie.core.layout import Layout
+from coterie.core.version import __version__
+from coterie.models.spec import Given, ModelSpec
+
+FORMAT = 1
+KEY = "coterie"  # of the metadata, in every kind of file
+
+
+class TrainedModel(nn.Module):
+    """A trained network that takes samples as they are stored: it scales them itself.
+
+    `net` is the network alone, `spec` what it was made for, `about` whose model it is.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, net: nn.Module, spec: ModelSpec, about: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.net, self.spec, self.about = net, spec, dict(about)
+        numbers = spec.scaling
+        if numbers["peak"] is None:
+            raise unscaled(about)
+        self.peak = float(numbers["peak"])
+        self.register_buffer("mean", torch.tensor(numbers["mean"], dtype=torch.float32))
+        self.register_buffer("std", torch.tensor(numbers["std"], dtype=torch.float32))
+        self.eval()
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The names of the classes, in the order of the outputs."""
+        return self.spec.classes
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, K) logits of samples as they are stored, (N, *shape)."""
+        logits: Tensor = self.net((x.float() / self.peak - self.mean) / self.std)
+        return logits
+
+    def probabilities(self, x: Tensor, batch: int = 512) -> Tensor:
+        """(N, K) how likely each class is, of samples as they are stored."""
+        with torch.no_grad():
+            parts = [self(x[i : i + batch]).softmax(1) for i in range(0, max(1, len(x)), batch)]
+        return torch.cat(parts)
+
+    def predict(self, x: Tensor) -> list[str]:
+        """The name of the likeliest class of each sample."""
+        return [self.classes[k] for k in self.probabilities(x).argmax(1).tolist()]
+
+
+def card(spec: ModelSpec, about: Mapping[str, Any]) -> dict[str, Any]:
+    """All that goes with a model's numbers, as JSON holds it: `about` says whose they are."""
+    return {"format": FORMAT, "coterie": __version__, **about, **spec.plain()}
+
+
+def save_model(
+    path: Path, layout: Layout, row: Tensor, spec: ModelSpec, about: Mapping[str, Any] | None = None
+) -> Path:
+    """Write a model (P,) as a safetensors file with its card: whole, or not at all."""
+    numbers = layout.module(row).state_dict()
+    tensors = {name: t.detach().clone().contiguous() for name, t in numbers.items()}
+    text = json.dumps(card(spec, about or {}))
+    storage.make_folder(path.parent)
+    storage.replace_file(path, to_bytes(tensors, {"format": "pt", KEY: text}))
+    return path
+
+
+def load_model(
+    path: str | Path, *, model: Given | None = None, allow_code: bool = False
+) -> TrainedModel:
+    """The model that `Result.save`, `coterie export` or a client of a federation wrote.
+
+    It takes samples as they are stored and answers logits; `.net` is the network alone. A network
+    that has no name is given again as `model`; one that is not coterie's is imported only with
+    `allow_code`.
+    """
+    tensors, known = read_model(Path(path))
+    try:
+        spec = ModelSpec.from_plain(known)
+        # What a file declares takes no memory until its own numbers are found to fit.
+        with nullcontext() if model is not None or spec.foreign else torch.device("meta"):
+            net = spec.module(model, allow_code=allow_code)
+    except (TypeError, ValueError, RuntimeError) as cause:
+        raise unusable(Path(path), str(cause)) from cause
+    expected, found = shapes(net.state_dict()), shapes(tensors)
+    if expected != found:
+        name = min(expected.items() ^ found.items())[0]
+        why = f"{name} is {found.get(name, 'absent')} there, the network has {expected.get(name)}"
+        raise unusable(Path(path), why)
+    net.load_state_dict(tensors, assign=True)
+    spec_keys = {*spec.plain(), "format", "coterie"}
+    return TrainedModel(net, spec, {k: v for k, v in known.items() if k not in spec_keys})
+
+
+def shapes(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
+    """The shape of each tensor."""
+    return {name: tuple(t.shape) for name, t in tensors.items()}
+
+
+def read_model(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors of a model's file by name, and its card."""
+    try:
+        with safe_open(path, "pt") as file:
+            text = (file.metadata() or {}).get(KEY)
+            if text is None:
+                raise unusable(path, "it has no metadata of coterie's")
+            return {name: file.get_tensor(name) for name in file.keys()}, json.loads(text)  # noqa: SIM118
+    except (OSError, SafetensorError, ValueError) as cause:
+        raise unusable(path, str(cause)) from cause
+
+
+def unusable(path: Path, why: str) -> CheckpointError:
+    """The error of a file that no model can be made of."""
+    return CheckpointError(
+        f"{path} is no model that can be used",
+        code="K014",
+        why=why,
+        fix="name a .safetensors file that coterie export, Result.save or a client wrote",
+    )
+
+
+def unscaled(about: Mapping[str, Any]) -> CheckpointError:
+    """The error of a model whose samples only its client can scale."""
+    return CheckpointError(
+        "this model does not know how its samples are scaled",
+        code="K015",
+        where=", ".join(f"{k} {v}" for k, v in about.items()),
+        why="in a federation every client scales by the numbers of its own data",
+        fix="use the file on the client's own machine, or scale the samples yourself and use "
+        "the network alone",
+    )
