@@ -155,6 +155,18 @@ def rounds(folder: Path) -> list[Path]:
     return sorted((p for p in folder.glob("[0-9]*") if p.is_dir()), reverse=True)
 
 
+def expect_rounds_left(folder: Path, wanted: int) -> None:
+    """Refuse to go on to fewer rounds than the newest checkpoint has behind it."""
+    done = max((int(path.name) for path in rounds(folder)), default=0)
+    if wanted < done:
+        raise CheckpointError(
+            f"{folder.parent} has {done} rounds behind it, and {wanted} are asked for",
+            code="K020",
+            why="a run goes on from its last whole round and cannot be taken back",
+            fix=f"ask for {done} rounds or more; a run of {wanted} needs a folder of its own",
+        )
+
+
 def sweep(folder: Path) -> None:
     """Remove the checkpoints that were being written when a process died."""
     for path in folder.glob(".*.tmp"):

@@ -134,6 +134,7 @@ def config_to_resume(
     A run that was stopped before its first round was saved may go on as any other experiment.
     """
     config = config_of(path, settings, allow_code=allow_code)
+    checkpoint.expect_rounds_left(path / "checkpoints", config.train.rounds)
     if checkpoint.rounds(path / "checkpoints"):
         saved, _ = checkpoint.latest(path / "checkpoints")
         refuse_changes(saved.notes["settings"], config, {"train.rounds", *allow})

@@ -104,7 +104,9 @@ def train(
     """
     folder, last = RunFolder(out, keep=plan.keep) if out else None, None
     goes_on = out and resume and checkpoint.rounds(out / "checkpoints")
-    if out and not goes_on:
+    if out and goes_on:
+        checkpoint.expect_rounds_left(out / "checkpoints", plan.rounds)
+    elif out:
         prepare(out)
     with folder or nullcontext():
         if folder and goes_on:

@@ -97,6 +97,11 @@ RUNNING: dict[str, Code] = {
         "the server never sees.",
         "Use the model's file on the client's own machine.",
     ),
+    "K020": Code(
+        "fewer rounds than are done",
+        "A run goes on from its last whole round; it cannot be taken back to an earlier one.",
+        "Name as many rounds as are done, or more; for a shorter run, start another with --out.",
+    ),
     "Q001": Code(
         "a round that too few clients answered",
         "A question has engine.deadline seconds; with fewer answers than engine.quorum of those "
