@@ -246,13 +246,66 @@ X, Y = torch.rand(5, 3), torch.tensor([0, 1, 2, 1, 0])
 
 
 def test_clients_brought_along_are_those_of_the_population() -> None:
-    population = Population.of([(X, Y), (X[:2], Y[:2], X[3:], Y[3:]), Client(X, Y, X, Y, "zoe")])
+    brought = [(X, Y), (X[:2], Y[:2], X[3:], Y[3:]), Client(X, Y, X[:0], Y[:0], "zoe")]
+    population = Population.of(brought, test_share=0)
     assert population.names == ("0", "1", "zoe")
     assert population.sizes.tolist() == [5, 2, 5]
     assert torch.equal(population[1].x, X[:2])
     assert torch.equal(population[1].y_test, Y[3:])
     assert population[0].x_test.shape == (0, 3)
     assert population.classes == 3
+    assert population.notes == ()
+
+
+def test_who_brings_no_test_set_is_tested_on_some_of_its_samples_and_that_is_said() -> None:
+    x, y = torch.arange(20.0).reshape(10, 2), torch.arange(10) % 2
+    whole = (x, y, x[:1], y[:1])
+    population = Population.of([(x, y), whole, Client(x, y, x[:0], y[:0], "zoe"), (x[:1], y[:1])])
+    assert population.sizes.tolist() == [8, 10, 10, 1]
+    assert [len(client.y_test) for client in population] == [2, 1, 0, 0]
+    seen = torch.cat([population[0].x, population[0].x_test])
+    assert torch.equal(seen[seen[:, 0].argsort()], x), "nothing is lost, nothing seen twice"
+    said = "2 of 4 clients brought no test set: 20 % of their samples test them (test_share = 0.2)"
+    assert population.notes == (said,)
+    assert torch.equal(population[0].x, Population.of([(x, y), whole])[0].x), (
+        "whoever else is there"
+    )
+    with pytest.raises(DataError, match="do not fit in"):
+        Population.of([(x, y)], test_share=1)
+
+
+def test_clients_may_come_by_name() -> None:
+    population = Population.of({"lyon": (X, Y), "oslo": (X, Y, X, Y)})
+    assert population.names == ("lyon", "oslo")
+    assert population[1].name == "oslo"
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes"),
+    [
+        ([1, 2, 3, 2, 1], ("1", "2", "3")),
+        ([0, 1, 3, 1, 0], ("0", "1", "3")),
+        (["b", "c", "a", "c", "b"], ("a", "b", "c")),
+        (["b", "long word", "a", "long word", "b"], ("a", "b", "long word")),
+    ],
+)
+def test_a_class_that_nobody_holds_is_none(labels: list[Any], classes: tuple[str, ...]) -> None:
+    brought = np.array(labels), torch.tensor(labels) if isinstance(labels[0], int) else labels
+    for y in brought:
+        population = Population.of([(X, y), (X, y, X, y)])
+        assert population.class_names == classes
+        told = [population.class_names[k] for k in population[1].y.tolist()]
+        assert told == list(map(str, labels))
+
+
+def test_words_are_found_among_classes_that_are_said() -> None:
+    words = np.array(["off", "on", "off", "on", "on"])
+    population = Population.of([(X, words, X, words)], classes=["on", "off", "broken"])
+    assert population[0].y.tolist() == [1, 0, 1, 0, 0]
+    assert population.classes == 3
+    with pytest.raises(DataError) as caught:
+        Population.of([(X, words)], classes=["on", "out"])
+    assert "label off is none of the classes" in str(caught.value)
 
 
 def test_classes_and_groups_can_be_said() -> None:
@@ -285,6 +338,11 @@ def test_the_key_of_brought_clients_follows_from_them() -> None:
     [
         ([], "no clients"),
         ([(X,)], "1 parts"),
+        ((X, Y), "it is a Tensor, no client"),
+        ([torch.utils.data.TensorDataset(X, Y)], "it is a TensorDataset, no client"),
+        ([(["a"] * 5, Y)], "samples that are no numbers"),
+        ([(X, Y), (X, np.array(list("abcab")))], "words here and numbers there"),
+        ([(X, [None] * 5)], "labels of type object"),
         ([(X, Y[:3])], "5 samples with labels (3,)"),
         ([(X, Y, X, Y[:1])], "5 samples"),
         ([(X, Y[:, None])], "labels (5, 1)"),

@@ -17,7 +17,7 @@ from coterie.data.dataset import Data, Scaling, scale
 from coterie.data.divide.modifiers import rotate
 from coterie.data.kinds import Kind
 from coterie.data.partition import From, Partition, Test, divide, reserve
-from coterie.data.population_given import Given, given
+from coterie.data.population_given import Several, given
 
 HELD = 2**30  # bytes of copies of samples that a population keeps
 
@@ -49,19 +49,25 @@ class Population(Sequence[Client]):
     @classmethod
     def of(
         cls,
-        clients: Sequence[Given],
+        clients: Several,
         classes: int | Sequence[str] | None = None,
         *,
         group: Sequence[int] | None = None,
+        test_share: float = 0.2,
         public: Tensor | None = None,
     ) -> Population:
         """The population of clients brought along: each a `Client`, (x, y) or with its test set.
 
-        >>> x, y = torch.zeros(3, 2), torch.tensor([0, 1, 1])
-        >>> Population.of([(x, y), (x, y, x[:1], y[:1])]).label_counts().tolist()
-        [[1, 2], [1, 2]]
+        They come in a list, or by name. Of an (x, y), `test_share` is kept to test the client; with
+        0 nobody is tested who brought no test set. `classes` says how many there are or names them,
+        and labels then are places among them, from 0 on; left out, every value is a class.
+
+        >>> x, y = torch.zeros(3, 2), torch.tensor([1, 2, 2])
+        >>> clients = Population.of({"lyon": (x, y, x, y), "oslo": (x, y, x[:1], y[:1])})
+        >>> clients.names, clients.class_names, clients.label_counts().tolist()
+        (('lyon', 'oslo'), ('1', '2'), [[1, 2], [1, 2]])
         """
-        return cls(*given(clients, classes, group), public=public)
+        return cls(*given(clients, classes, group, test_share), public=public)
 
     def __len__(self) -> int:
         return len(self.partition)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -12,53 +12,150 @@ from torch import Tensor
 
 from coterie.core.client import Client
 from coterie.core.errors import DataError
+from coterie.core.rng import stream
 from coterie.data.dataset import Data
 from coterie.data.partition import Partition, numbered_groups
+from coterie.data.readers.form import as_classes
+from coterie.data.readers.raw import Array
 
-Given = Client | tuple[Any, ...]  # (x, y) or (x, y, x_test, y_test), tensors or arrays
+Given = Client | Sequence[Any]  # (x, y) or (x, y, x_test, y_test), tensors or arrays
+Several = Sequence[Given] | Mapping[str, Given]  # or by name
+FORMS = "bring (x, y) or (x, y, x_test, y_test)"
+
+
+class Quarters(NamedTuple):
+    """One client's samples as tensors, its labels as they were given: whole numbers or words."""
+
+    x: Tensor
+    y: Array
+    x_test: Tensor
+    y_test: Array
 
 
 def given(
-    clients: Sequence[Given],
+    clients: Several,
     classes: int | Sequence[str] | None = None,
     group: Sequence[int] | None = None,
+    test_share: float = 0.2,
 ) -> tuple[Data, Partition]:
     """One set of data and the partition that cuts it into these clients again."""
-    if not clients:
+    people = named(clients)
+    if not people:
         raise DataError("there are no clients", code="D043", fix="bring at least one")
-    names = [c.name if isinstance(c, Client) and c.name else str(i) for i, c in enumerate(clients)]
-    name, times = Counter(names).most_common(1)[0]
-    if times > 1:
-        raise unfit(name, f"{times} clients have this name", "give every client its own name")
-    four = [quarters(client, name) for client, name in zip(clients, names, strict=True)]
-    for name, (x, *_, x_test, _) in zip(names, four, strict=True):
-        for t in (x, x_test):
-            if t.shape[1:] != four[0][0].shape[1:]:
-                shapes = f"{tuple(t.shape[1:])} and {tuple(four[0][0].shape[1:])}"
+    if not 0 <= test_share < 1:
+        raise unfit("", f"test_share = {test_share}", "give a share from 0 to below 1")
+    if group is not None and len(group) != len(people):
+        raise unfit("", f"{len(group)} groups for {len(people)} clients", "give each its group")
+    four = {name: quarters(client, name) for name, client in people.items()}
+    alone = [name for name, q in four.items() if untested(people[name]) and test_share]
+    four |= {name: held_out(four[name], name, test_share) for name in alone}
+    first = next(iter(four.values())).x.shape[1:]
+    for name, q in four.items():
+        for t in (q.x, q.x_test):
+            if t.shape[1:] != first:
+                shapes = f"{tuple(t.shape[1:])} and {tuple(first)}"
                 raise unfit(name, f"samples of shapes {shapes}", "bring samples of one shape")
-    x, y, x_test, y_test = map(torch.cat, zip(*four, strict=True))
-    highest = max(int(y.max()), int(y_test.max()) if len(y_test) else 0)
-    known = classes if isinstance(classes, Sequence) else range(classes or highest + 1)
-    if highest >= len(known):
-        fix = f"say classes = {highest + 1}, or number the labels from 0"
-        raise unfit("", f"label {highest} with {len(known)} classes", fix)
-    if group is not None and len(group) != len(clients):
-        raise unfit("", f"{len(group)} groups for {len(clients)} clients", "give each its group")
-    data = Data("clients", x, y, tuple(map(str, known)), x_test, y_test, peak=1.0)
-    sizes, tests = [len(f[0]) for f in four], [len(f[2]) for f in four]
+    x, x_test = (torch.cat(t) for t in zip(*((q.x, q.x_test) for q in four.values()), strict=True))
+    y, y_test, names = classed(list(four.values()), classes)
+    data = Data("clients", x, y, names, x_test, y_test, peak=1.0)
+    sizes, tests = [len(q.y) for q in four.values()], [len(q.y_test) for q in four.values()]
     return data, Partition(
         train=ranges(sizes),
         test=ranges(tests),
         test_source="official",
         pool="train",
-        names=tuple(names),
-        angle=torch.zeros(len(clients), dtype=torch.float64),
+        names=tuple(four),
+        angle=torch.zeros(len(people), dtype=torch.float64),
         group=None if group is None else numbered_groups([np.asarray(group)]),
+        notes=(told(alone, len(four), test_share),) if alone else (),
         arguments={
-            "kind": {"kind": "given", "names": names, "sizes": sizes, "tests": tests},
+            "kind": {"kind": "given", "names": list(four), "sizes": sizes, "tests": tests},
             "data": data.fingerprint,
         },
     )
+
+
+def named(clients: Several) -> dict[str, Given]:
+    """Clients by name: the one each has or is given under, or else its place."""
+    if isinstance(clients, Mapping):
+        return {str(name): client for name, client in clients.items()}
+    names = [c.name if isinstance(c, Client) and c.name else str(i) for i, c in enumerate(clients)]
+    if clients:
+        name, times = Counter(names).most_common(1)[0]
+        if times > 1:
+            raise unfit(name, f"{times} clients have this name", "give every client its own name")
+    return dict(zip(names, clients, strict=True))
+
+
+def untested(client: Given) -> bool:
+    """Whether a client came without a word about how it is tested; a `Client` always says it."""
+    return not isinstance(client, Client) and len(client) == 2
+
+
+def held_out(q: Quarters, name: str, share: float) -> Quarters:
+    """The client with a share of its samples as its test set; one at least is trained on."""
+    count = min(round(share * len(q.y)), len(q.y) - 1)
+    order = torch.randperm(len(q.y), generator=stream(0, "test", name))
+    out, kept = order[:count].sort().values, order[count:].sort().values
+    return Quarters(q.x[kept], q.y[kept.numpy()], q.x[out], q.y[out.numpy()])
+
+
+def told(alone: Sequence[str], of: int, share: float) -> str:
+    """What a reader must know of clients that brought no test set."""
+    who, tested = f"{len(alone)} of {of} clients", f"{100 * share:g} % of their samples"
+    return f"{who} brought no test set: {tested} test them (test_share = {share:g})"
+
+
+def classed(
+    four: Sequence[Quarters], classes: int | Sequence[str] | None
+) -> tuple[Tensor, Tensor, tuple[str, ...]]:
+    """Labels in 0..K-1 and the K names: those that were said, or else the values there are."""
+    if len({part.dtype.kind == "U" for q in four for part in (q.y, q.y_test) if len(part)}) > 1:
+        raise unfit("", "labels that are words here and numbers there", "write all in one way")
+    y, y_test = (
+        np.concatenate(parts) for parts in zip(*((q.y, q.y_test) for q in four), strict=True)
+    )
+    if classes is None:
+        y, tested, names = as_classes(y, y_test if len(y_test) else y[:0], None, str, str)
+        assert tested is not None
+        return torch.from_numpy(y), torch.from_numpy(tested), names
+    names = tuple(map(str, range(classes) if isinstance(classes, int) else classes))
+    return positions(y, names), positions(y_test, names), names
+
+
+def numbered(q: Quarters, names: Sequence[str], client: str) -> tuple[Tensor, Tensor]:
+    """A newcomer's labels as a run numbers its classes: by their names, or as places among them.
+
+    Of a run whose labels began at 1, a label 1 is the class "1".
+    """
+    said = {str(label) for part in (q.y, q.y_test) for label in part.tolist()}
+    by_name = said <= set(names)
+    y, y_test = (part.astype(str) if by_name else part for part in (q.y, q.y_test))
+    return positions(y, names, client), positions(y_test, names, client)
+
+
+def positions(y: Array, names: Sequence[str], client: str = "") -> Tensor:
+    """Labels as places among known classes: words by name; numbers are places, from 0 on."""
+    if y.dtype.kind == "U":
+        at = {name: i for i, name in enumerate(names)}
+        if strange := next((word for word in y.tolist() if word not in at), None):
+            why, fix = f"label {strange} is none of the classes", f"they are {listed(names)}"
+            raise unfit(client, why, fix)
+        return torch.tensor([at[word] for word in y.tolist()], dtype=torch.long)
+    highest = int(y.max()) if len(y) else 0
+    if highest >= len(names):
+        fix = f"number the labels from 0, or say classes = {highest + 1}; left out, every value"
+        raise unfit(client, f"label {highest} with {len(names)} classes", f"{fix} is a class")
+    return torch.from_numpy(y)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Some names of classes.
+
+    >>> listed(["a", "b"])
+    'a, b'
+    """
+    return ", ".join(names[:12]) + ", ..." * (len(names) > 12)
 
 
 def ranges(sizes: Sequence[int]) -> tuple[Tensor, ...]:
@@ -67,27 +164,55 @@ def ranges(sizes: Sequence[int]) -> tuple[Tensor, ...]:
     return tuple(torch.arange(int(e) - s, int(e)) for e, s in zip(ends, sizes, strict=True))
 
 
-def quarters(client: Given, name: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """x, y, x_test, y_test of one client, checked; without a test set, an empty one."""
+def quarters(client: Given, name: str) -> Quarters:
+    """The parts of one client, checked; without a test set, an empty one."""
     if isinstance(client, Client):
         client = (client.x, client.y, client.x_test, client.y_test)
+    if not isinstance(client, tuple | list):
+        why = f"it is a {type(client).__name__}, no client"
+        raise unfit(name, why, f"{FORMS} for each client, in a list or by name: {{name: (x, y)}}")
     if len(client) not in (2, 4):
-        raise unfit(name, f"{len(client)} parts", "bring (x, y) or (x, y, x_test, y_test)")
-    parts = [torch.as_tensor(part) for part in client]
-    if len(parts) == 2:
-        parts += [parts[0][:0], parts[1][:0]]
-    x, y, x_test, y_test = parts
-    for samples, labels in ((x, y), (x_test, y_test)):
-        if labels.ndim != 1 or len(samples) != len(labels):
-            why = f"{len(samples)} samples with labels {tuple(labels.shape)}"
+        raise unfit(name, f"{len(client)} parts", FORMS)
+    x, y = samples(client[0], name), labels(client[1], name)
+    x_test, y_test = (
+        (samples(client[2], name), labels(client[3], name)) if len(client) == 4 else (x[:0], y[:0])
+    )
+    for these, those in ((x, y), (x_test, y_test)):
+        if len(these) != len(those):
+            why = f"{len(these)} samples with labels {those.shape}"
             raise unfit(name, why, "give one label for each sample")
-        if len(labels) and (labels.long() != labels).any() | (labels < 0).any():
-            raise unfit(name, "labels that are not 0, 1, 2, ...", "number the labels from 0")
-        if not samples.float().isfinite().all():
-            raise unfit(name, "values that are not finite", "clean or fill them first")
     if not len(y):
         raise unfit(name, "no training sample", "leave this client out")
-    return x.float(), y.long(), x_test.float(), y_test.long()
+    return Quarters(x, y, x_test, y_test)
+
+
+def samples(part: Any, name: str) -> Tensor:
+    """Samples as finite floats."""
+    try:
+        x = torch.as_tensor(part if isinstance(part, Tensor) else np.asarray(part)).float()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise unfit(name, f"samples that are no numbers: {error}", "bring numbers") from error
+    if not x.ndim:
+        raise unfit(name, "samples that are a single number", "bring one row for each sample")
+    if not x.isfinite().all():
+        raise unfit(name, "values that are not finite", "clean or fill them first")
+    return x
+
+
+def labels(part: Any, name: str) -> Array:
+    """(n,) labels as whole numbers from 0 on, or as words."""
+    y = part.numpy() if isinstance(part, Tensor) else np.asarray(part)
+    if y.ndim != 1:
+        raise unfit(name, f"labels {y.shape}", "give one label for each sample")
+    if not y.size:
+        return y.astype(np.int64)
+    if y.dtype.kind in "biuf":
+        if not np.isfinite(y).all() or (y != np.trunc(y)).any() or (y < 0).any():
+            raise unfit(name, "labels that are not 0, 1, 2, ...", "number the labels from 0")
+        return y.astype(np.int64)
+    if y.dtype.kind == "U" or all(isinstance(value, str) for value in y):
+        return y.astype(str)
+    raise unfit(name, f"labels of type {y.dtype}", "labels are whole numbers or words")
 
 
 def unfit(name: str, why: str, fix: str) -> DataError:

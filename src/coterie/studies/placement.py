@@ -20,7 +20,7 @@ from coterie.core.layout import Layout
 from coterie.core.rng import stream
 from coterie.core.types import AnswerForm, Engine, Method, Replies, Reply, Sent, State
 from coterie.data.dataset import Data, Scaler
-from coterie.data.population_given import Given, quarters, unfit
+from coterie.data.population_given import Given, Several, numbered, quarters, unfit
 from coterie.engines.front import Front
 from coterie.runs.measure import moved
 from coterie.runs.metrics import PerClient
@@ -51,10 +51,11 @@ class Placement:
         return self.layout.module(self.rows[name][int(adapted)])
 
 
-def place(result: Result, newcomers: Given | Sequence[Given], epochs: int = 5) -> Placement:
+def place(result: Result, newcomers: Given | Several, epochs: int = 5) -> Placement:
     """Give newcomers a model of a finished run, and let each train it for some local epochs.
 
-    A newcomer is a `Client`, (x, y) or (x, y, x_test, y_test), its samples scaled like the run's.
+    A newcomer is a `Client`, (x, y) or (x, y, x_test, y_test), its samples scaled like the run's;
+    several come in a list, or by name.
     Nothing of the run changes: the same newcomers can come again. With `epochs = 0` none adapts.
     """
     fed = joined(result, welcomed(newcomers, result))
@@ -138,35 +139,37 @@ def adaptation(method: Method, epochs: int) -> Solver | None:
     return replace(own, epochs=epochs, steps=0, meta=0.0) if epochs else None
 
 
-def welcomed(newcomers: Given | Sequence[Given], result: Result) -> list[Client]:
+def welcomed(newcomers: Given | Several, result: Result) -> list[Client]:
     """Newcomers as clients, each with a name of its own and samples that the run's models take."""
     clients = []
     known = set(result.fed.names)
-    shape, classes = result.population.shape, result.population.classes
-    for i, one in enumerate(several(newcomers)):
-        name = (one.name if isinstance(one, Client) else "") or f"newcomer-{i}"
+    shape = result.population.shape
+    for name, one in several(newcomers):
         if name in known:
             raise unfit(name, "another client has this name", "give it a name of its own")
         known.add(name)
-        x, y, x_test, y_test = quarters(one, name)
+        brought = quarters(one, name)
+        x, x_test = brought.x, brought.x_test
         if x.shape[1:] != shape or x_test.shape[1:] != shape:
             shapes = f"samples of shape {tuple(x.shape[1:])}, the run's have {tuple(shape)}"
             raise unfit(name, shapes, "bring samples of the run's shape")
-        highest = int(torch.cat([y, y_test]).max())
-        if highest >= classes:
-            raise unfit(name, f"label {highest} with {classes} classes", "number them as the run")
+        y, y_test = numbered(brought, result.population.class_names, name)
         clients.append(Client(x, y, x_test, y_test, name))
     return clients
 
 
-def several(newcomers: Given | Sequence[Given]) -> Sequence[Given]:
-    """A sequence of newcomers, also of one that came alone."""
+def several(newcomers: Given | Several) -> Iterator[tuple[str, Given]]:
+    """Newcomers with their names, also one that came alone."""
     if isinstance(newcomers, Client):
-        return [newcomers]
+        newcomers = [newcomers]
     if not len(newcomers):
         raise DataError("there are no newcomers", code="D043", fix="bring at least one")
+    if isinstance(newcomers, Mapping):
+        yield from ((str(name), one) for name, one in newcomers.items())
+        return
     many = isinstance(newcomers[0], Client | tuple | list)
-    return newcomers if many else [tuple(newcomers)]
+    for i, one in enumerate(newcomers if many else [tuple(newcomers)]):
+        yield (one.name if isinstance(one, Client) else "") or f"newcomer-{i}", one
 
 
 def joined(result: Result, new: Sequence[Client]) -> Front:

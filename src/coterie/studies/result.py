@@ -21,7 +21,7 @@ from coterie.runs.reading import Clusters, Floats, RunReader
 from coterie.tasks.score import Score
 
 if TYPE_CHECKING:
-    from coterie.data.population_given import Given
+    from coterie.data.population_given import Given, Several
     from coterie.report.run_data import Insight, RunData
     from coterie.studies.placement import Placement
 
@@ -61,9 +61,9 @@ class Result:
         held = then.ask(torch.tensor([i]), self.method.score.held, self.state)
         return self.fed.layout.module(held.values[0])
 
-    def place(self, newcomers: Given | Sequence[Given], epochs: int = 5) -> Placement:
+    def place(self, newcomers: Given | Several, epochs: int = 5) -> Placement:
         """Give newcomers a model and let each adapt it: a `Client`, (x, y), with its test set, or
-        several of them. Nobody else moves, and this result stays as it is.
+        several of them, in a list or by name. Nobody else moves, and this result stays as it is.
         """
         from coterie.studies.placement import place
 

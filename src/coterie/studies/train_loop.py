@@ -158,11 +158,13 @@ def summary_of(
 ) -> dict[str, Any]:
     """The numbers of a whole run under their names, as summary.json holds them; never the best
     round by test accuracy."""
-    ways, stage = ("bytes_down", "bytes_up"), history.stages[-1]
+    ways, stage = ("bytes_down", "bytes_up"), (history.stages or method.score.stages)[-1]
     series = {stage: history.series("accuracy_mean", stage) for stage in history.stages}
-    final = list(series[stage])[-1]
+    final = max(series[stage] if series else (row.round for row in history))
     out: dict[str, Any] = {"method": repr(method), "rounds": plan.rounds}
     out |= {"clients": len(population), "round": final, "stage": stage}
+    if not series:  # nobody has test samples
+        out[stage] = {"accuracy_mean": None, "accuracy_worst": None}
     for name, values in series.items():
         trained = [v for t, v in values.items() if t > 0] or list(values.values())
         out[name] = {

@@ -53,5 +53,6 @@ DIVIDING: dict[str, Code] = explained_by_family(
         "D043": "samples or labels that do not fit together",
         "D044": "a partition that does not fit the data",
         "D045": "no two clients of different groups to change places",
+        "D046": "no client has a test sample to be compared on",
     }
 )

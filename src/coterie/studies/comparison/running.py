@@ -15,9 +15,10 @@ from typing import Any
 from coterie.config import toml
 from coterie.config.grid import Grid
 from coterie.core import storage
-from coterie.core.errors import CheckpointError, ConfigError
+from coterie.core.errors import CheckpointError, ConfigError, DataError
 from coterie.core.events import Listener
 from coterie.core.types import Method
+from coterie.data.population import Population
 from coterie.methods import METHODS
 from coterie.runs.comparison import Cell, Comparison, cell_name
 from coterie.runs.comparison_text import csv
@@ -78,6 +79,8 @@ def compare(
             made[seed] = population(seed) if callable(population) else population
         return made[seed]
 
+    expect_tests(clients(chosen[0]))
+
     def run(cell: Cell, listen: Listener) -> None:
         result = fit(
             labelled[cell.label],
@@ -95,6 +98,17 @@ def compare(
 
     asked = asked_from_python(labelled, chosen, model, rounds, options)
     return run_missing(Path(out) if out else fresh(), asked, partial(in_turn, run), on_event)
+
+
+def expect_tests(population: Population) -> None:
+    """Refuse clients of whom none can be tested: there would be nothing to compare."""
+    if not any(len(population[i].y_test) for i in range(len(population))):
+        raise DataError(
+            "no client has test samples",
+            code="D046",
+            why="methods are compared by the accuracy of each client on its own test set",
+            fix="bring (x, y, x_test, y_test), or let test_share of Population.of be above 0",
+        )
 
 
 def asked_from_python(
