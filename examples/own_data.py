@@ -36,7 +36,7 @@ def main(rounds: int = 10) -> None:
     solver = ct.Solver(lr=0.1, epochs=2, batch=16)
     for method in (ct.FedAvg(solver), ct.FedClust(solver, fraction=1.0)):
         result = ct.fit(method, places(), "mclr", rounds=rounds)
-        found = len(set(result.clusters.values()))
+        found = result.state.k
         print(f"{type(method).__name__:9} {result.accuracy.mean():.3f}  {found} models")
     print(divided())
 

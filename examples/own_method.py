@@ -55,7 +55,7 @@ def main(rounds: int = 10) -> None:
     solver = ct.Solver(lr=0.05, epochs=2)
     for method in (ct.FedAvg(solver), ByLabels(solver)):
         result = ct.fit(method, clients, "cnn-s", rounds=rounds)
-        found = len(set(result.clusters.values()))
+        found = result.state.k
         print(f"{type(method).__name__:9} {result.accuracy.mean():.3f}  {found} models")
 
 

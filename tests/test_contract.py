@@ -14,6 +14,7 @@ import torch
 from pydantic import ValidationError
 
 from coterie.core.loop import evaluate, run
+from coterie.core.model_kind import declared
 from coterie.core.types import Replies, State, Task
 from coterie.methods import METHODS, find
 from coterie.runs import checkpoint
@@ -121,6 +122,27 @@ def test_an_answer_has_the_form_that_its_task_declares(name: str) -> None:
     for state in run(method(name), fed, ROUNDS):
         evaluate(method(name), state, fed)
         fed.at(state.round, "evaluate").ask(state.placed, method(name).score.held, state)
+
+
+@ALL
+def test_the_models_are_whose_the_method_says(name: str) -> None:
+    m, fed = method(name, fraction=1.0), federation()
+    state = last(run(m, fed, ROUNDS))
+    used = fed.at(state.round, "evaluate").ask(state.placed, m.score.held, state).values
+    several, groups = len(used.unique(dim=0)), len(state.assign.unique())
+    match declared(m):
+        case "shared":
+            assert (several, state.k) == (1, 1)
+        case "personal":  # nobody uses another's model, and nobody is grouped by the state
+            assert several == len(fed.clients)
+            assert groups in (1, len(fed.clients))
+        case "clustered":
+            assert state.k > 1  # there is a choice, and some share what they chose
+            assert groups < len(fed.clients)
+            if m.score.private == "none" and m.score.trains is None:
+                assert several <= groups  # fewer where a cluster was split just now
+        case None:
+            pytest.fail(f"{name} does not say whose its models are")
 
 
 @ALL

@@ -167,6 +167,7 @@ def facts(placed: Placement, samples: dict[str, int]) -> list[dict[str, Any]]:
         {
             "newcomer": name,
             "samples": samples[name],
+            "model": placed.kind if name in placed.rows else None,
             "cluster": placed.clusters.get(name),
             "accuracy_before": placed.before.values.get(name),
             "accuracy_after": placed.after.values.get(name),
@@ -179,12 +180,13 @@ def facts(placed: Placement, samples: dict[str, int]) -> list[dict[str, Any]]:
 
 def placement_table(placed: Placement, samples: dict[str, int]) -> str:
     """A row for each newcomer."""
-    head = ("newcomer", "samples", "cluster", "before", "after", "sent up", "sent down")
+    head = ("newcomer", "samples", "model", "before", "after", "sent up", "sent down")
+    words = {"shared": "shared", "personal": "own", "clustered": "cluster {}", None: "none"}
     rows = [
         (
             row["newcomer"],
             f"{row['samples']:,}",
-            "none" if row["cluster"] is None else row["cluster"],
+            words[row["model"]].format(row["cluster"]),
             say.percent(row["accuracy_before"]),
             say.percent(row["accuracy_after"]),
             say.size(row["bytes_up"]),

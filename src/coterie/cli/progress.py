@@ -79,7 +79,7 @@ def numbers(event: Event, short: bool = False) -> str:
 
 
 def clusters(event: dict[str, Any]) -> list[str]:
-    """The number of models, if it says anything."""
+    """The number of clusters, if it says anything."""
     count = int(event.get("clusters", 0))
     ari = f" (ARI {event['ari']:.2f})" if "ari" in event and count > 1 else ""
     return [f"{count} clusters{ari}"] if count > 1 else []

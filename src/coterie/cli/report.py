@@ -127,7 +127,7 @@ def table_of_runs(runs: list[RunData]) -> TextTable:
     from coterie.runs.text_table import TextTable
 
     head = ("run", "method", "rounds", "clients", "accuracy", "worst client", "worst tenth")
-    more = ("clusters", "ARI", "bytes up", "bytes down")
+    more = ("models", "clusters", "ARI", "bytes up", "bytes down")
 
     def last(run: RunData, metric: str, stage: str | None = None, shown: str = ".4f") -> str:
         values = run.series(metric, stage).values
@@ -140,8 +140,12 @@ def table_of_runs(runs: list[RunData]) -> TextTable:
             f"{run.rounds[-1] if len(run.rounds) else 0}",
             f"{run.n}",
             *(last(run, f"accuracy_{m}") for m in ("mean", "worst", "bottom_10pct")),
-            last(run, "clusters", "clusters", ".0f"),
-            last(run, "ari", "clusters"),
+            run.kind,
+            *(
+                (last(run, "clusters", "clusters", ".0f"), last(run, "ari", "clusters"))
+                if run.kind == "clustered"
+                else ("", "")
+            ),
             f"{run.up.sum():.0f}",
             f"{run.down.sum():.0f}",
         )

@@ -146,7 +146,7 @@ def seconds_of(result: Result) -> float:
 
 def runs_table(runs: Mapping[str, Result]) -> str:
     """One row per run: accuracy, worst client, clusters, bytes, time."""
-    head = ("method", "accuracy", "worst client", "clusters", "sent up", "sent down", "time")
+    head = ("method", "accuracy", "worst client", "models", "sent up", "sent down", "time")
     rows = []
     for name, result in runs.items():
         s = result.summary
@@ -155,13 +155,24 @@ def runs_table(runs: Mapping[str, Result]) -> str:
             name,
             say.percent(at["accuracy_mean"]),
             say.percent(at["accuracy_worst"]),
-            " ".join(clusters(s["clusters"])).replace(" clusters", "") or "1",
+            models(s),
             say.size(s["bytes_up"]),
             say.size(s["bytes_down"]),
             say.seconds(seconds_of(result)),
         )
         rows.append(row)
     return say.table(head, rows, numbers=True)
+
+
+def models(summary: Mapping[str, Any]) -> str:
+    """Whose models a run made, and of clusters how many.
+
+    >>> models({"kind": "personal"}), models({"kind": "clustered", "clusters": {"clusters": 1.0}})
+    ('own', '1 cluster')
+    """
+    if summary["kind"] != "clustered":
+        return {"shared": "1 for all", "personal": "own"}[summary["kind"]]
+    return " ".join(clusters(summary["clusters"])) or "1 cluster"
 
 
 def demo(

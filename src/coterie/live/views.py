@@ -122,13 +122,15 @@ def overview(run: RunData) -> str:
     from coterie.report.page import embedded
 
     held = run.assign[-1].tolist() if len(run.assign) else []
+    if not run.clustered:  # one colour for all: nobody is grouped
+        held = [min(h, 0) for h in held]
     about = {
         "method": run.method,
         "clients": list(run.clients),
         "held": held,
         "accuracy": run.final.tolist(),
         "colours": {c: colour(c) for c in sorted(set(held))},
-        "personal": bool(run.personal) if held else False,
+        "kind": run.kind,
         "themes": {"light": LIGHT, "dark": DARK},
     }
     charts = ",".join(f'"{name}":{drawn(partial(small, CHARTS[name], run))}' for name in SHOWN)

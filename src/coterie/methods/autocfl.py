@@ -48,6 +48,7 @@ class AutoCFL:
     keep_epochs: bool = False  # train on with the adjusted epochs in phase C
     landmarks: Whole = LANDMARKS  # clients grouped at once, others join as newcomers; 0: all
 
+    kind = "clustered"
     score = Score()  # every client tests its cluster's model
 
     def init(self, fed: Federation) -> State:

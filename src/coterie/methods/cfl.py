@@ -36,6 +36,7 @@ class CFL:
     min_round: Whole = 20  # no split before this many rounds
     min_size: Count = 3  # no split of a cluster with fewer clients than this
 
+    kind = "clustered"
     score = Score()  # every client tests its cluster's model
 
     def init(self, fed: Federation) -> State:

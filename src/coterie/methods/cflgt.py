@@ -36,6 +36,8 @@ class CFLGT(FedAvg):
     normalise: bool = True  # forces per sample; False: summed as printed, which sorts by size
     landmarks: Whole = LANDMARKS  # clients grouped at once, others join as newcomers; 0: all
 
+    kind = "clustered"
+
     def round(self, state: State, fed: Federation) -> State:
         """FedAvg with everybody, K times; then cluster once; then FedAvg inside each cluster."""
         if state.round < self.pretrain:

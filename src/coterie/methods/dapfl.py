@@ -37,6 +37,7 @@ class DAPFL:
     variant: Literal["full", "v2", "v1"] = "full"  # v2: affinity alone; v1: the plain average
     norm: Literal["minmax", "max"] = "minmax"  # how affinities are brought to [0, 1]
 
+    kind = "personal"
     score = Score()  # every client tests its own model
 
     @property

@@ -41,6 +41,8 @@ class Ditto(FedAvg):
 
     lam: NonNegative = 0.1  # lambda, strength of the pull to the global model
 
+    kind = "personal"
+
     @property
     def local(self) -> Task:
         """Steps on w, and on v with lam (v - w) added to its gradient."""

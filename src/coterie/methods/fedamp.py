@@ -36,6 +36,7 @@ class FedAMP:
     sigma: Positive = 10.0  # the squared distance at which attention has fallen to 1/e
     start: Literal["own", "cloud"] = "own"  # where local training starts: w_i, or u_i
 
+    kind = "personal"
     score = Score()  # every client tests its own model
 
     def init(self, fed: Federation) -> State:

@@ -23,6 +23,8 @@ class FedAvg:
     solver: Solver = Solver()
     fraction: Share = 1.0  # of clients drawn in a round
 
+    kind = "shared"
+
     @property
     def score(self) -> Score:
         """Every client tests the model it holds."""
@@ -53,6 +55,8 @@ class FedAvgFT(FedAvg):
 
     tune_epochs: Count = 5  # epochs of tuning at evaluation
     tune: str = "head"  # the columns that are tuned: head, all, or names of layers
+
+    kind = "personal"
 
     @property
     def score(self) -> Score:

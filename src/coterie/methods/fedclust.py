@@ -40,6 +40,7 @@ class FedClust:
     attach: bool = True  # with neither threshold nor clusters: join singletons to the nearest group
     landmarks: Whole = LANDMARKS  # clients grouped at once, others join as newcomers; 0: all
 
+    kind = "clustered"
     score = Score()  # every client tests its cluster's model
 
     def init(self, fed: Federation) -> State:

@@ -36,6 +36,8 @@ class FedDS:
     seeding: Literal["farthest", "kmeans++", "random"] = "farthest"  # of the first centres
     landmarks: Whole = LANDMARKS  # clients from whom the first centres are taken; 0: all
 
+    kind = "clustered"
+
     @property
     def score(self) -> Score:
         """Every client tests its centre."""

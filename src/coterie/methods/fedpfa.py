@@ -32,6 +32,8 @@ class FedPFA(FedAvg):
     linkage: Literal["average", "single", "complete"] = "average"  # between groups
     landmarks: Whole = LANDMARKS  # clients grouped at once, others join as newcomers; 0: all
 
+    kind = "clustered"
+
     def round(self, state: State, fed: Federation) -> State:
         """FedAvg; once it has settled, group; then FedAvg inside each group."""
         if state.round >= self.pretrain and "members" not in state.memory:

@@ -34,6 +34,7 @@ class FedSEM:
     start: Literal["kmeans++", "random"] = "kmeans++"  # random: as printed, which collapses
     landmarks: Whole = LANDMARKS  # clients from whom the first centres are taken; 0: all
 
+    kind = "clustered"
     score = Score()  # every client tests its centre
 
     def init(self, fed: Federation) -> State:

@@ -31,6 +31,7 @@ class FedSoft:
     sigma: Part = 1e-4  # the least importance of a centre
     lam: NonNegative = 0.1  # lambda, strength of the pull to the centres
 
+    kind = "clustered"
     score = Score(private="all")  # every client tests its personal model
 
     def init(self, fed: Federation) -> State:

@@ -41,6 +41,8 @@ class FLHC(FedAvg):
     alpha: Positive = 0.5  # growth factor of the adjusted epochs
     landmarks: Whole = LANDMARKS  # clients grouped at once, others join as newcomers; 0: all
 
+    kind = "clustered"
+
     def round(self, state: State, fed: Federation) -> State:
         """n rounds of FedAvg, one that clusters, then FedAvg inside each cluster."""
         state = self.place(state, fed)

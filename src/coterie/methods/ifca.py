@@ -35,6 +35,7 @@ class IFCA:
     starts: Count = 1  # random starts, of which the one with the least training loss is taken
     fix_after: Whole = 0  # rounds after which nobody chooses again; 0: never
 
+    kind = "clustered"
     score = Score()  # every client tests the model it chose last
 
     def init(self, fed: Federation) -> State:

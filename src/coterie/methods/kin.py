@@ -39,6 +39,8 @@ class Kin:
     tune_epochs: Count = 1  # of the last layer on the client's own data, before use
     landmarks: Whole = LANDMARKS  # clients grouped at once, others join as newcomers; 0: all
 
+    kind = "clustered"
+
     @property
     def score(self) -> Score:
         """The cluster's model, and what the client's own tuning makes of it."""

@@ -14,6 +14,7 @@ class Local:
     solver: Solver = Solver()
     fraction: Share = 1.0  # of clients that train in a round: the same total work as the others
 
+    kind = "personal"
     score = Score(private="all")  # each client tests the model it keeps
 
     def init(self, fed: Federation) -> State:

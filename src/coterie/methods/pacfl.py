@@ -34,6 +34,7 @@ class PACFL:
     linkage: Literal["average", "single", "complete"] = "average"  # between groups
     landmarks: Whole = LANDMARKS  # clients grouped at once, others join as newcomers; 0: all
 
+    kind = "clustered"
     score = Score()  # every client tests its cluster's model
 
     def init(self, fed: Federation) -> State:

@@ -38,6 +38,8 @@ class LGFedAvg(FedAvg):
     fraction: Share = 0.1  # of clients drawn in a round
     private: str = "~head"  # the layers that each client keeps; LeNet-5: "conv1,conv2,fc1"
 
+    kind = "personal"
+
     @property
     def local(self) -> Task:
         """Plain SGD on everything."""

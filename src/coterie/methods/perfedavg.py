@@ -67,6 +67,8 @@ class PerFedAvg(FedAvg):
     order: Literal["first", "hessian-free"] = "first"  # first: leave the second derivatives out
     delta: Positive = 1e-3  # width of the difference that replaces them, if they are not left out
 
+    kind = "personal"
+
     @property
     def local(self) -> Task:
         """First-order MAML, or the Hessian-free one; without an inner step, plain SGD."""

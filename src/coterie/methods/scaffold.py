@@ -66,6 +66,7 @@ class SCAFFOLD:
     fraction: Share = 0.2  # of clients drawn in a round
     server_lr: Positive = 1.0  # eta_g, of the server's step
 
+    kind = "shared"
     score = Score()  # every client tests the one model
 
     @property

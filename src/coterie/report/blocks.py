@@ -66,9 +66,10 @@ BLOCKS = (
     Block(
         "labels",
         "Who holds which labels",
-        "A row is a client, a cell the share of its samples with that label; rows of one cluster "
-        "lie together under one colour, and the bars are how many samples a client has.",
-        (("labels", "Labels of each client, by cluster"),),
+        "A row is a client, a cell the share of its samples with that label; rows of one cluster, "
+        "if there are any, lie together under one colour, and the bars are how many samples a "
+        "client has.",
+        (("labels", "Labels of each client"),),
     ),
     Block(
         "cross",

@@ -37,7 +37,7 @@ def people(run: RunData) -> SortableTable:
     """Every client: cluster, group, accuracy, gain, samples, bytes."""
     known = references(run)
     name, before = list(known.items())[-1] if known else ("", np.full(run.n, np.nan))
-    head = ["client", "cluster"]
+    head = ["client"] + ["cluster"] * run.clustered
     head += ["planted"] * (run.group is not None) + ["samples"] * (run.insight is not None)
     head += ["accuracy"] + [f"gain over {name}"] * bool(known) + ["sent up", "sent down"]
     down, up = run.down.sum(0), run.up.sum(0)
@@ -45,7 +45,9 @@ def people(run: RunData) -> SortableTable:
     rows = []
     for i in sorted(order.tolist()):
         held = int(run.assign[-1, i]) if len(run.assign) else -1
-        row = [Cell(run.clients[i]), Cell(f"{held}" if held >= 0 else "none", held)]
+        row = [Cell(run.clients[i])]
+        if run.clustered:
+            row.append(Cell(f"{held}" if held >= 0 else "none", held))
         if run.group is not None:
             row.append(number(float(run.group[-1, i]), ",.0f"))
         if run.insight is not None:

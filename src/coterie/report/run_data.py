@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coterie.methods import METHODS
+from coterie.core.model_kind import ModelKind, declared, kind_from_shape
+from coterie.methods import METHODS, find
 from coterie.runs.history import Row
 from coterie.runs.reading import Clusters, Event, Floats, Ints, RunReader, ended, round_events
 
@@ -78,16 +79,29 @@ class RunData:
         table = self.accuracy.get(self.stage)
         return table[-1] if table is not None and len(table) else np.full(self.n, np.nan)
 
+    @cached_property
+    def kind(self) -> ModelKind:
+        """Whose models these are, as recorded; of an older folder, as its method says or it looks.
+
+        The code of a method that is not coterie's is not run for that.
+        """
+        told = [self.summary.get("kind"), *(e.get("kind") for e in reversed(self.events))]
+        if known := next((kind for kind in told if kind), None):
+            return cast(ModelKind, known)
+        method = find(self.method) if self.method in METHODS else None
+        held = int((self.assign[-1] >= 0).sum()) if len(self.assign) else 0
+        return declared(method) or kind_from_shape(len(self.clusters), held)
+
+    @property
+    def clustered(self) -> bool:
+        """Whether clients are in clusters: else they share one model, or each has its own."""
+        return self.kind == "clustered"
+
     @property
     def clusters(self) -> Ints:
         """The models somebody holds in the last round."""
         last = self.assign[-1] if len(self.assign) else np.empty(0, int)
         return np.unique(last[last >= 0])
-
-    @property
-    def personal(self) -> bool:
-        """Whether every client has a model of its own, so that there are no clusters to show."""
-        return self.n > 1 and len(self.clusters) == int((self.assign[-1] >= 0).sum()) > 1
 
     @property
     def method(self) -> str:

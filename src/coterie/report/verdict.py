@@ -30,10 +30,10 @@ def sentence(run: RunData) -> str:
         f"{run.method}: {percent(float(final.mean()))} mean accuracy over {len(final):,} clients"
     )
     found += f" after {run.tested[-1]} rounds"
-    if run.personal:
-        return f"{found}, each with a model of its own."
-    k = len(run.clusters)
-    return f"{found}, in {k} clusters." if k > 1 else f"{found}, with one model for all."
+    if not run.clustered:
+        own = {"personal": "each with a model of its own", "shared": "with one model for all"}
+        return f"{found}, {own[run.kind]}."
+    return f"{found}, in {counted(len(run.clusters), 'cluster', 'clusters')}."
 
 
 def tiles(run: RunData) -> list[Tile]:
@@ -50,7 +50,7 @@ def tiles(run: RunData) -> list[Tile]:
                 f"worst client {percent(float(final.min()))}",
             ),
         ]
-    if not run.personal and len(run.clusters):
+    if run.clustered and len(run.clusters):
         ari = run.series("ari", "clusters").values
         several = run.group is not None and len(np.unique(run.group[-1])) > 1
         note = f"ARI {ari[-1]:.2f} with the planted groups" if several else "no groups planted"
@@ -102,11 +102,11 @@ def homeless(run: RunData) -> Iterator[str]:
         if without:
             yield f"Without a model at the end: {listed(without)}."
     dormant = run.models - len(run.clusters)
-    if run.models and dormant > 0 and not run.personal:
+    if run.models and dormant > 0 and run.clustered:
         word = "cluster is" if dormant == 1 else "clusters are"
         yield f"{dormant} of {run.models} {word} dormant: nobody holds that model at the end."
     alone = [c for c in run.clusters.tolist() if (run.assign[-1] == c).sum() == 1]
-    if alone and not run.personal:
+    if alone and run.clustered:
         yield f"{counted(len(alone), 'cluster has', 'clusters have')} a single client."
 
 

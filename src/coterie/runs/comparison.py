@@ -164,6 +164,7 @@ class Comparison:
             hit = [v for c in cells if (v := c.numbers.get(f"{name}_to_target")) is not None]
             row[f"{name}_to_target"] = sum(hit) / len(hit) if hit else None
         row["reached"] = None if self.target is None else len(hit)
+        row["models"] = cells[0].summary.get("kind")  # older folders do not tell
         for name in ("clusters", "ari"):
             found = [c.summary["clusters"][name] for c in cells if name in c.summary["clusters"]]
             row[name] = sum(found) / len(found) if found else None

@@ -77,14 +77,14 @@ def accuracy(comparison: Comparison, rows: list[dict[str, Any]]) -> TextTable:
 def cost(comparison: Comparison, rows: list[dict[str, Any]]) -> TextTable:
     """Clusters, what was sent, what was computed, and what a target cost."""
     target = comparison.target
-    head = ["method", "clusters", "ARI", "sent up", "sent down", "local work", "samples", "time"]
+    head = ["method", "models", "ARI", "sent up", "sent down", "local work", "samples", "time"]
     if target is not None:
         head[3:3] = [f"rounds to {100 * target:g} %", "bytes to it"]
     lines = []
     for row in rows:
         line = [
             row["method"],
-            number(row["clusters"]),
+            models(row),
             "n/a" if row["ari"] is None else f"{row['ari']:.2f}",
             size(row["bytes_up"]),
             size(row["bytes_down"]),
@@ -101,7 +101,19 @@ def cost(comparison: Comparison, rows: list[dict[str, Any]]) -> TextTable:
                 else [number(row["rounds_to_target"]) + some, size(row["bytes_to_target"]) + some]
             )
         lines.append(tuple(line))
-    return TextTable("clusters and cost of a run: mean over seeds", tuple(head), tuple(lines))
+    return TextTable("models and cost of a run: mean over seeds", tuple(head), tuple(lines))
+
+
+def models(row: Mapping[str, Any]) -> str:
+    """Whose models a method makes, and of clusters how many.
+
+    >>> models({"models": "clustered", "clusters": 4.0}), models({"models": "personal"})
+    ('4 clusters', 'own')
+    """
+    if row["models"] in ("shared", "personal"):
+        return {"shared": "1 for all", "personal": "own"}[row["models"]]
+    count = number(row["clusters"])
+    return f"{count} cluster{'s' * (count != '1')}"
 
 
 def joining(rows: list[dict[str, Any]]) -> TextTable:

@@ -8,41 +8,55 @@ import torch
 from torch import Tensor
 
 from coterie.core.loop import Scores
+from coterie.core.model_kind import ModelKind, held_words
 from coterie.core.types import Asked, State
 from coterie.runs import metrics
 from coterie.runs.history import Row
 from coterie.words.grouping import silhouette
 
 
-def tested(state: State, scores: Scores, names: Sequence[str], sizes: Tensor) -> list[Row]:
+def tested(
+    state: State,
+    scores: Scores,
+    names: Sequence[str],
+    sizes: Tensor,
+    kind: ModelKind,
+) -> list[Row]:
     """Accuracy and loss of every client, then of the federation, stage by stage."""
     rows = []
     for stage, accuracy, loss in zip(scores.stages, scores.accuracy, scores.loss, strict=True):
         both = {"accuracy": accuracy, "loss": loss}
-        rows += of_clients(state, scores.clients, names, stage, both)
+        rows += of_clients(state, scores.clients, names, stage, both, kind)
         if len(scores.clients):
             whole = metrics.summarise(accuracy, sizes[scores.clients])
             rows += of_all(state, stage, whole | {"loss": float(loss.mean())})
     return rows
 
 
-def traffic(state: State, asked: Sequence[Asked], names: Sequence[str]) -> list[Row]:
+def traffic(
+    state: State, asked: Sequence[Asked], names: Sequence[str], kind: ModelKind = "clustered"
+) -> list[Row]:
     """Bytes to and from every client that took part, then of the federation."""
     ways, total = ("bytes_down", "bytes_up"), moved(asked, len(state.assign))
     there = total.sum(0).nonzero().flatten()
     each = dict(zip(ways, total[:, there], strict=True))
     whole = dict(zip(ways, total.sum(1).tolist(), strict=True))
-    return of_clients(state, there, names, "traffic", each) + of_all(state, "traffic", whole)
+    return of_clients(state, there, names, "traffic", each, kind) + of_all(state, "traffic", whole)
 
 
 def of_clients(
-    state: State, clients: Tensor, names: Sequence[str], stage: str, numbers: Mapping[str, Tensor]
+    state: State,
+    clients: Tensor,
+    names: Sequence[str],
+    stage: str,
+    numbers: Mapping[str, Tensor],
+    kind: ModelKind,
 ) -> list[Row]:
     """The numbers of each of some clients, by name and with the model it holds."""
-    held = state.assign[clients].tolist()
+    held = held_words(kind, state.assign[clients].tolist())
     values = zip(*(x.tolist() for x in numbers.values()), strict=True)
     return [
-        Row(state.round, names[i], str(c) if c >= 0 else "", stage, metric, value)
+        Row(state.round, names[i], c, stage, metric, value)
         for i, c, own in zip(clients.tolist(), held, values, strict=True)
         for metric, value in zip(numbers, own, strict=True)
     ]
@@ -74,13 +88,20 @@ def questions(asked: Sequence[Asked]) -> dict[str, dict[str, float]]:
 
 
 def grouped(
-    state: State, before: Tensor | None, truth: Tensor | None, last: LastFit | None = None
+    state: State,
+    before: Tensor | None,
+    truth: Tensor | None,
+    last: LastFit | None = None,
+    kind: ModelKind = "clustered",
 ) -> list[Row]:
     """How many clusters there are, how they fit the planted groups, and who moved.
 
-    Whoever measures round after round keeps one `LastFit` and hands it in each time.
+    Where nobody is grouped, only who has no model yet. Whoever measures round after round keeps one
+    `LastFit` and hands it in each time.
     """
-    found = dict(last.fit(state, truth) if last else fit(state, truth))
+    found = {"unplaced": float(len(state.unplaced))}
+    if kind == "clustered":
+        found = dict(last.fit(state, truth) if last else fit(state, truth))
     # What a method tells of itself: how sure a cut was, whether a guard stepped in. By name: a
     # state that was saved and loaded has its memory in another order.
     found |= {
@@ -88,7 +109,7 @@ def grouped(
         for name, t in sorted(state.memory.items())
         if name.startswith("report_")
     }
-    if before is not None:
+    if before is not None and kind == "clustered":
         both = (before >= 0) & (state.assign >= 0)
         if both.any():
             found["churn"] = metrics.churn(before[both], state.assign[both])

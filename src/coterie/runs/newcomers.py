@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from pydantic import TypeAdapter
 
@@ -23,7 +23,7 @@ class Row(NamedTuple):
 
     newcomer: str
     group: int | None  # the planted one
-    cluster: int | None  # the model it was given; None: none
+    cluster: int | Literal["own", "shared"] | None  # whose model it was given; None: none
     right: bool | None  # whether most of that cluster are of its group; None: that has no meaning
     shots: int | None  # samples of each class that it had; None: all
     samples: int

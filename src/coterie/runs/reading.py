@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coterie.core.errors import CheckpointError
+from coterie.core.model_kind import held_number
 from coterie.runs import checkpoint
 from coterie.runs.history import History, from_csv
 from coterie.runs.records import expect_run, saved_bytes
@@ -145,13 +146,13 @@ def clusters_from_csv(text: str) -> Clusters:
     n = len(names)
     rows = rows[: len(rows) // n * n] if n else []
 
-    def column(i: int) -> Ints:
-        return np.array([int(row[i] or -1) for row in rows], np.int64).reshape(-1, n)
-
     if not rows:
         return Clusters(names, np.empty(0, np.int64), np.empty((0, 0), np.int64), None)
     rounds = np.array([int(row[0]) for row in rows[::n]], np.int64)
-    return Clusters(names, rounds, column(2), column(3) if rows[0][3] else None)
+    held = [held_number(row[2], i % n) for i, row in enumerate(rows)]
+    groups = [int(row[3]) for row in rows] if rows[0][3] else None
+    group = None if groups is None else np.array(groups, np.int64).reshape(-1, n)
+    return Clusters(names, rounds, np.array(held, np.int64).reshape(-1, n), group)
 
 
 def run_state(folder: Path) -> Literal["waiting", "running", "done", "stopped"]:

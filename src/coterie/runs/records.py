@@ -3,7 +3,7 @@
 run.toml        every setting, defaults resolved
 events.jsonl    what happened and when; only ever grows
 metrics.csv     the history, tidy
-clusters.csv    round, client, cluster, group
+clusters.csv    round, client, cluster (a number, own or shared), group
 summary.json    the numbers at the end
 checkpoints/    see checkpoint.py
 """
@@ -25,6 +25,7 @@ from torch import Tensor
 
 from coterie.core import storage
 from coterie.core.errors import CheckpointError
+from coterie.core.model_kind import ModelKind, held_words
 from coterie.core.types import State
 from coterie.runs import checkpoint, history
 from coterie.runs.history import History, Row
@@ -174,12 +175,17 @@ class RunFolder:
             storage.truncate_file(path, data.rfind(b"\n") + 1)
 
     def record(
-        self, state: State, rows: Sequence[Row], names: Sequence[str], truth: Tensor | None
+        self,
+        state: State,
+        rows: Sequence[Row],
+        names: Sequence[str],
+        truth: Tensor | None,
+        kind: ModelKind = "clustered",
     ) -> None:
         """Write what was measured in a round, and who holds which model after it."""
         self.metrics.append(history.to_csv(rows))
         groups = repeat("", len(names)) if truth is None else truth.tolist()
-        assign = ["" if a < 0 else a for a in state.assign.tolist()]
+        assign = held_words(kind, state.assign.tolist())
         lines = zip(repeat(state.round, len(names)), names, assign, groups, strict=True)
         self.clusters.append(history.csv_lines(lines))
 

@@ -157,7 +157,7 @@ def open_run(folder: str | Path, *, allow_code: bool = False) -> Result:
     fed.restore(saved.memories)
     how = method(config)
     history = reading.RunReader(path).history_at(saved.notes)
-    summary = summary_of(how, clients, Plan.of(config), history)
+    summary = summary_of(how, clients, Plan.of(config), history, saved.state)
     return Result(how, clients, fed, saved.state, history, summary, path)
 
 

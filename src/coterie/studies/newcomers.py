@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from coterie.core.client import Client
 from coterie.core.errors import DataError
+from coterie.core.model_kind import WORDS, kind_of
 from coterie.core.rng import stream
 from coterie.core.types import Method
 from coterie.data.population import Population
@@ -93,6 +94,7 @@ def measured(them: Arrived, method: Method, epochs: int) -> list[Row]:
     """
     r = them.asked(Score, method, epochs)
     scores = dict(zip(r.clients.tolist(), r.values[:, -1, 0].tolist(), strict=True)) if r else {}
+    word: Any = WORDS.get(kind_of(method, them.state))
     rows = []
     for i in them.new.tolist():
         cluster, score = int(them.state.assign[i]), scores.get(i, torch.nan)
@@ -100,7 +102,7 @@ def measured(them: Arrived, method: Method, epochs: int) -> list[Row]:
             Row(
                 them.fed.names[i],
                 None,
-                cluster if cluster >= 0 else None,
+                None if cluster < 0 else word or cluster,
                 None,
                 None,
                 int(them.fed.sizes[i]),
@@ -113,11 +115,11 @@ def measured(them: Arrived, method: Method, epochs: int) -> list[Row]:
     return rows
 
 
-def belongs(result: Result, group: int | None, cluster: int | None) -> bool | None:
+def belongs(result: Result, group: int | None, cluster: int | str | None) -> bool | None:
     """Whether most of a cluster are of a newcomer's group; None where that has no meaning."""
     trained = result.population.at(result.state.round).group
     known = set() if trained is None else set(trained.tolist())
-    likely = None if cluster is None else majority(result).get(cluster)
+    likely = majority(result).get(cluster) if isinstance(cluster, int) else None
     return group == likely if group in known and likely is not None else None
 
 

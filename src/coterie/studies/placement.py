@@ -17,6 +17,7 @@ from coterie.core.bounds import dataclass as checked
 from coterie.core.client import Client
 from coterie.core.errors import DataError
 from coterie.core.layout import Layout
+from coterie.core.model_kind import ModelKind
 from coterie.core.rng import stream
 from coterie.core.types import AnswerForm, Engine, Method, Replies, Reply, Sent, State
 from coterie.data.dataset import Data, Scaler
@@ -37,7 +38,8 @@ class Placement:
     """Where newcomers were placed, how they do there, and what it cost."""
 
     names: tuple[str, ...]
-    clusters: Mapping[str, int]  # the model each was given; who did not answer has none
+    kind: ModelKind  # whose models they were given: of a cluster, the shared one, or their own
+    clusters: Mapping[str, int]  # of each; empty without clusters, and who did not answer has none
     before: PerClient  # accuracy with the model as it was given, of those with test samples
     after: PerClient  # and once adapted
     bytes_down: Mapping[str, int]  # what placing it, without the adaptation, sent to each
@@ -61,12 +63,14 @@ def place(result: Result, newcomers: Given | Several, epochs: int = 5) -> Placem
     fed = joined(result, welcomed(newcomers, result))
     them = arrive(result.method, result.state, fed)
     r = them.asked(Settle, result.method, epochs)
-    names = {i: fed.names[i] for i in them.new.tolist()}
+    names, kind = {i: fed.names[i] for i in them.new.tolist()}, result.kind
+    settled = them.settled.tolist() if kind == "clustered" else []
     there = [names[i] for i in r.clients.tolist()]
     accuracy = r.values[..., 0].tolist() if there else []
     return Placement(
         names=tuple(names.values()),
-        clusters={names[i]: int(them.state.assign[i]) for i in them.settled.tolist()},
+        kind=kind,
+        clusters={names[i]: int(them.state.assign[i]) for i in settled},
         before=PerClient({n: a[0] for n, a in zip(there, accuracy, strict=True) if a[0] == a[0]}),
         after=PerClient({n: a[1] for n, a in zip(there, accuracy, strict=True) if a[1] == a[1]}),
         bytes_down={name: them.down[i] for i, name in names.items()},

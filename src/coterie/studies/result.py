@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from coterie import engines
+from coterie.core.model_kind import ModelKind, held_number, held_words, kind_of
 from coterie.core.types import Engine, Method, State
 from coterie.data.population import Population
 from coterie.runs.history import History
@@ -47,8 +48,15 @@ class Result:
         return PerClient(self.history.clients(self.summary["round"], stage=self.summary["stage"]))
 
     @property
+    def kind(self) -> ModelKind:
+        """Whose models these are: "shared" by all, "clustered", or "personal"."""
+        return kind_of(self.method, self.state)
+
+    @property
     def clusters(self) -> dict[str, int]:
-        """Which model each client holds."""
+        """Which cluster each client is in; empty where all share one model or each has its own."""
+        if self.kind != "clustered":
+            return {}
         return {self.fed.names[i]: int(self.state.assign[i]) for i in self.state.placed.tolist()}
 
     def model(self, client: int | str) -> nn.Module:
@@ -78,10 +86,8 @@ class Result:
         counts = clients.label_counts()
         if not counts.any():  # a population that cannot see its labels counts none
             return None
-        held = self.state.assign[self.state.placed]
-        clusters = held.unique().tolist()
-        personal = len(clusters) == len(held) > 1
-        cross = None if personal else cross_test(self, clusters)
+        clusters = sorted(set(self.clusters.values()))
+        cross = cross_test(self, clusters) if self.kind == "clustered" else None
         return Insight(clients.class_names, counts.numpy(), cross, tuple(clusters))
 
     def run_data(self, *, insight: bool = True) -> RunData:
@@ -158,7 +164,9 @@ def clusters_of(result: Result) -> Clusters:
     column_of = {name: i for i, name in enumerate(names)}
     for row in result.history:
         if row.client and row.cluster:
-            assign[row_of[row.round], column_of[row.client]] = int(row.cluster)
-    assign[-1] = result.state.assign.numpy()
+            i = column_of[row.client]
+            assign[row_of[row.round], i] = held_number(row.cluster, i)
+    words = held_words(result.kind, result.state.assign.tolist())
+    assign[-1] = [held_number(word, i) for i, word in enumerate(words)]
     groups = [g.numpy() for t in rounds if (g := result.population.at(int(t)).group) is not None]
     return Clusters(names, rounds, assign, np.stack(groups) if groups else None)

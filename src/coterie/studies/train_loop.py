@@ -12,6 +12,7 @@ import torch
 from coterie.config import Config
 from coterie.core.events import Event, Listener
 from coterie.core.loop import evaluate, run
+from coterie.core.model_kind import declared, kind_of
 from coterie.core.types import Engine, Method, State
 from coterie.data.population import Population
 from coterie.runs import measure, metrics
@@ -72,6 +73,7 @@ def train_loop(
     `facts` of the world they were made in.
     """
     population, fed, names = them.population, them.fed, them.fed.names
+    kind = kind_of(them.method)
     history = folder.history() if folder and saved else History()
     announce(them, plan, say, saved)
     began = clock = time.perf_counter()
@@ -84,15 +86,15 @@ def train_loop(
     for state in states:
         asked, fed.ledger[:] = list(fed.ledger), []
         truth = population.at(state.round).group
-        rows = measure.traffic(state, asked, names)
-        rows += measure.grouped(state, previous, truth, clustering)
+        rows = measure.traffic(state, asked, names, kind)
+        rows += measure.grouped(state, previous, truth, clustering, kind)
         previous = state.assign
         trained = time.perf_counter()
         if plan.tests_at(state.round):
             rows = tested(them, state) + rows
         history.rows += rows
         if folder:
-            folder.record(state, rows, names, truth)
+            folder.record(state, rows, names, truth, kind)
             if plan.saves_at(state.round):
                 folder.checkpoint(state, fed.memories(), facts or {})
         for entry in asked:
@@ -109,7 +111,7 @@ def train_loop(
         clock = now
     assert state is not None  # run yields at least where it starts
     seconds = round(time.perf_counter() - began, 3)
-    summary = summary_of(them.method, population, plan, history)
+    summary = summary_of(them.method, population, plan, history, state)
     if folder:
         folder.summary(summary | {"seconds": seconds})
     path = folder.path if folder else None
@@ -138,6 +140,7 @@ def announce(them: Gathered, plan: Plan, say: Listener, saved: State | None) -> 
             "clients": len(them.fed.names),
             "parameters": them.fed.layout.size,
             "method": repr(them.method),
+            "kind": declared(them.method),
             "engine": them.engine,
         }
     )
@@ -150,19 +153,19 @@ def tested(them: Gathered, state: State) -> list[Row]:
     """The rows of a test of every client; a test is not traffic, so the ledger forgets it."""
     scores = evaluate(them.method, state, them.fed)
     them.fed.ledger.clear()
-    return measure.tested(state, scores, them.fed.names, them.fed.sizes)
+    return measure.tested(state, scores, them.fed.names, them.fed.sizes, kind_of(them.method))
 
 
 def summary_of(
-    method: Method, population: Population, plan: Plan, history: History
+    method: Method, population: Population, plan: Plan, history: History, state: State
 ) -> dict[str, Any]:
     """The numbers of a whole run under their names, as summary.json holds them; never the best
     round by test accuracy."""
     ways, stage = ("bytes_down", "bytes_up"), (history.stages or method.score.stages)[-1]
     series = {stage: history.series("accuracy_mean", stage) for stage in history.stages}
     final = max(series[stage] if series else (row.round for row in history))
-    out: dict[str, Any] = {"method": repr(method), "rounds": plan.rounds}
-    out |= {"clients": len(population), "round": final, "stage": stage}
+    out: dict[str, Any] = {"method": repr(method), "kind": kind_of(method, state)}
+    out |= {"rounds": plan.rounds, "clients": len(population), "round": final, "stage": stage}
     if not series:  # nobody has test samples
         out[stage] = {"accuracy_mean": None, "accuracy_worst": None}
     for name, values in series.items():

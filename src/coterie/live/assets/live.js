@@ -80,13 +80,13 @@
       cell.style.background = `color-mix(in srgb, ${about.colours[held]} ${strength.toFixed(0)}%, var(--card))`;
       cell.classList.toggle("rejected", left_out.has(name));
       cell.classList.toggle("chosen", i === chosen);
-      const where = held < 0 ? "no model yet" : about.personal ? "a model of its own" : `cluster ${held}`;
+      const where = held < 0 ? "no model yet" : { personal: "a model of its own", shared: "the shared model" }[about.kind] || `cluster ${held}`;
       cell.title = `${name}: ${where}, ${percent(share)}`;
       cell.setAttribute("aria-label", cell.title);
     });
     const counts = new Map();
     for (const held of about.held) counts.set(held, (counts.get(held) || 0) + 1);
-    $("legend").replaceChildren(...(about.personal ? [] : [...counts].sort((a, b) => a[0] - b[0]).map(([held, count]) => {
+    $("legend").replaceChildren(...(about.kind !== "clustered" ? [] : [...counts].sort((a, b) => a[0] - b[0]).map(([held, count]) => {
       const line = element("span", `${held < 0 ? "no model yet" : `cluster ${held}`}: ${count}`);
       const mark = element("i");
       mark.style.background = about.colours[held];
@@ -192,6 +192,7 @@
       $("accuracy").textContent = percent(last.accuracy);
       $("worst").textContent = percent(last.worst);
     }
+    if (about.kind && about.kind !== "clustered") $("clusters").textContent = { personal: "own models", shared: "one model" }[about.kind];
     const grouped = events.findLast((e) => e.event === "round" && e.clusters !== undefined);
     if (grouped) $("clusters").textContent = grouped.ari === undefined || grouped.clusters < 2 ? grouped.clusters : `${grouped.clusters} (ARI ${grouped.ari.toFixed(2)})`;
     if (sent.size) $("sent").textContent = bytes([...sent.values()].reduce((a, b) => a + b, 0));

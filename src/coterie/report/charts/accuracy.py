@@ -57,7 +57,7 @@ def lines(run: RunData, tables: Mapping[str, Floats], metric: str, shown: str) -
 def of_client(run: RunData, client: int) -> Any:
     """One client's accuracy by round, between the mean of its cluster and of everybody."""
     table = tested(run, run.accuracy)
-    held = int(run.assign[-1, client])
+    held = int(run.assign[-1, client]) if run.clustered else 0
     drawn = style.figure(height=260, hovermode="x unified", xaxis={"title": "round"})
     lines = [("mean of all", run.series("accuracy_mean").values, QUIET, "dot", 1.6)]
     mine = cluster_means(run, table).get(held)
@@ -83,7 +83,7 @@ def cluster_means(run: RunData, table: Floats) -> dict[int, Floats]:
     """(T,) the mean of those who held each cluster's model at the time, of the largest clusters."""
     held = run.at(run.tested)
     names, sizes = np.unique(held[held >= 0], return_counts=True)
-    if run.personal or len(names) < 2:
+    if not run.clustered or len(names) < 2:
         return {}
     largest = sorted(names[np.argsort(-sizes, kind="stable")[:LINES]].tolist())
     means = {}
@@ -139,9 +139,9 @@ def gains(run: RunData) -> Any:
     drawn.add_scatter(
         x=final[order].tolist(),
         marker={"size": 11, "color": hues(run, order)},
-        name=plain(run.method) + " (colour: cluster)" * (not run.personal),
+        name=plain(run.method) + " (colour: cluster)" * run.clustered,
         customdata=run.assign[-1][order].tolist(),
-        hovertemplate="client %{text}, cluster %{customdata}: %{x:.1%}",
+        hovertemplate=f"client %{{text}}{where(run)}: %{{x:.1%}}",
         **marks,
     )
     return drawn
@@ -164,15 +164,20 @@ def ranked(run: RunData, known: Mapping[str, Floats]) -> Any:
         marker={"size": 5, "color": hues(run, order)},
         text=[plain(run.clients[i]) for i in order],
         customdata=run.assign[-1][order].tolist(),
-        hovertemplate="client %{text}, cluster %{customdata}: %{y:+.1%}<extra></extra>",
+        hovertemplate=f"client %{{text}}{where(run)}: %{{y:+.1%}}<extra></extra>",
         showlegend=False,
     )
     return drawn.add_hline(0, line_width=1, line_color="rgba(138,147,163,0.8)")
 
 
+def where(run: RunData) -> str:
+    """The part of a hover text that names a client's cluster, if it is in one."""
+    return ", cluster %{customdata}" if run.clustered else ""
+
+
 def hues(run: RunData, clients: Any) -> list[str]:
-    """The colours of clients' clusters; with a model for each client they are one."""
-    return [colour(0 if run.personal else int(c)) for c in run.assign[-1][clients]]
+    """The colours of clients' clusters; without clusters they are one."""
+    return [colour(int(c) if run.clustered else 0) for c in run.assign[-1][clients]]
 
 
 def references(run: RunData) -> dict[str, Floats]:
@@ -195,7 +200,7 @@ def fairness(run: RunData) -> Any:
     low, high = float(np.nanmin(values)), float(np.nanmax(values))
     room = 0.02 + 0.02 * (high - low)
     drawn = shares([low - room, high + room])
-    if not run.personal and 1 < len(run.clusters) <= STEPS:
+    if run.clustered and 1 < len(run.clusters) <= STEPS:
         for c in run.clusters.tolist():
             add_shares(
                 drawn, final[run.assign[-1] == c], f"cluster {c}", color=colour(c), width=1.4

@@ -125,6 +125,8 @@ def sizes(run: RunData) -> Any:
 
 def agreement(run: RunData) -> Any:
     """ARI, NMI and silhouette by round, with the share of clients that moved as bars."""
+    if not run.clustered:
+        raise Absent(style.UNGROUPED[run.kind])
     found = {m: run.series(m, "clusters") for m in AGREEMENT}
     if not any(len(s.rounds) for s in found.values()):
         raise Absent("no groups were planted and the method keeps no distances")
@@ -154,10 +156,10 @@ def grouped(run: RunData) -> None:
     """Refuse a run that never had clusters."""
     if not len(run.assign):
         raise Absent("no round has been recorded yet")
-    if run.personal:
-        raise Absent("every client has a model of its own; nobody was grouped")
+    if not run.clustered:
+        raise Absent(style.UNGROUPED[run.kind])
     if len(np.unique(run.assign)) < 2:
-        raise Absent("all clients share one model in every round; nobody was grouped")
+        raise Absent("all clients are in one cluster in every round")
 
 
 def moments(run: RunData) -> list[int]:

@@ -85,10 +85,10 @@ def uploads(run: RunData) -> Any:
         middles = ((edges[:-1] + edges[1:]) / 2).tolist()
         add_bars(drawn, middles, counts.tolist(), style.QUIET, hovertemplate=hover)
         return drawn
-    order = np.lexsort((np.arange(run.n), run.assign[-1]))
+    order = np.lexsort((np.arange(run.n), run.assign[-1] if run.clustered else np.zeros(run.n)))
     drawn = figure(
         xaxis={
-            "title": "client, by cluster",
+            "title": "client" + ", by cluster" * run.clustered,
             "tickvals": list(range(run.n)),
             "ticktext": [plain(run.clients[i], 16) for i in order],
         },

@@ -30,7 +30,8 @@ def distances(run: RunData) -> Any:
         plain(run.clients[who[p[0]]], 22) + (f" … ({len(p)})" if len(p) > 1 else "") for p in parts
     ]
     strips: dict[str, tuple[Ints, Callable[[int], str]]] = {}  # a label of each client, its colour
-    strips["cluster"] = run.assign[-1][who], colour
+    if run.clustered:
+        strips["cluster"] = run.assign[-1][who], colour
     if run.group is not None:
         strips["planted"] = run.group[-1][who], planted_colour(run)
     drawn = figure(

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from coterie.report.charts.style import SCALE, Absent, add_bars, colour, figure, plain
+from coterie.report.charts.accuracy import where
+from coterie.report.charts.style import SCALE, UNGROUPED, Absent, add_bars, colour, figure, plain
 from coterie.report.run_data import RunData
 from coterie.runs.reading import Ints
 
@@ -21,9 +22,9 @@ def cross(run: RunData) -> Any:
         raise Absent(f"the models cannot be tested: {run.missing or 'the data were not read'}")
     Z = run.insight.cross
     if Z is None:
-        raise Absent("every client has a model of its own")
+        raise Absent(UNGROUPED.get(run.kind, "they were not tested"))
     if len(Z) < 2:
-        raise Absent("there is only one model")
+        raise Absent("there is only one cluster")
     names = [f"{c}" for c in run.insight.clusters]
     axis = {"type": "category", "showgrid": False}
     drawn = figure(
@@ -48,7 +49,7 @@ def labels(run: RunData) -> Any:
     if run.insight is None:
         raise Absent(f"the clients' data are not at hand: {run.missing or 'they were not read'}")
     counts = run.insight.counts
-    held = np.zeros(run.n, int) if run.personal else run.assign[-1]
+    held = run.assign[-1] if run.clustered else np.zeros(run.n, int)
     order = np.lexsort((np.arange(run.n), counts.argmax(1), held))
     rows = binned(order, held)
     names = [plain(run.clients[r[0]], 22) + f" … ({len(r)})" * (len(r) > 1) for r in rows]
@@ -75,7 +76,7 @@ def labels(run: RunData) -> Any:
             text=names,
             textposition="none",
             customdata=clusters,
-            hovertemplate=f"client %{{text}}, cluster %{{customdata}}{hover}<extra></extra>",
+            hovertemplate=f"client %{{text}}{where(run)}{hover}<extra></extra>",
         )
     return drawn
 
@@ -94,7 +95,7 @@ def axes(names: Sequence[str]) -> dict[str, Any]:
         "xaxis2": {"domain": [0.86, 1], "title": "samples", "rangemode": "tozero"},
         "xaxis3": {"domain": [0, 0.022], "range": [0, 1], "visible": False, "fixedrange": True},
         "yaxis": {
-            "title": "client, by cluster",
+            "title": "client",
             "anchor": "x3",
             "autorange": "reversed",
             "tickvals": list(range(len(names))) if shown else [],

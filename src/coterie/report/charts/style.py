@@ -30,6 +30,12 @@ FROM_ZERO = {**ACCURACY, "rangemode": "tozero"}
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'DejaVu Sans', sans-serif"
 
 
+UNGROUPED = {  # why a chart of clusters cannot be drawn, by whose models there are
+    "personal": "every client has a model of its own; nobody is grouped",
+    "shared": "all clients share one model; nobody is grouped",
+}
+
+
 class Absent(Exception):  # noqa: N818  it is not an error: a run need not have everything
     """Why a chart cannot be drawn for a run."""
 
