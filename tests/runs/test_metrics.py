@@ -6,6 +6,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import linear_sum_assignment
+from sklearn.metrics import cluster
 from torch import Tensor
 
 from coterie.runs import metrics
@@ -200,3 +202,16 @@ def test_churn_is_about_clients_that_were_placed_both_times():
         1 / 3
     )
     assert metrics.churn(torch.tensor([-1, 0]), torch.tensor([0, -1])) == 0
+
+
+@few
+@given(seed=seeds, n=st.integers(1, 30), k=st.integers(1, 5))
+def test_indices_of_groups_are_scikit_learns(seed, n, k):
+    true, pred = labels(seed, n, k), labels(seed + 1, n, 4)
+    assert metrics.adjusted_rand(true, pred) == cluster.adjusted_rand_score(true, pred)
+    known = cluster.normalized_mutual_info_score(true, pred)
+    assert metrics.nmi(true, pred) == pytest.approx(known, abs=1e-12)
+    table = cluster.contingency_matrix(true, pred)
+    assert metrics.contingency(true.numpy(), pred.numpy()).tolist() == table.tolist()
+    best = table[linear_sum_assignment(table, maximize=True)].sum()
+    assert metrics.clusters_correct(true, pred) == best

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from scipy.optimize import linear_sum_assignment
-from sklearn.metrics import cluster
 from torch import Tensor
 
 
@@ -169,7 +167,13 @@ def clusters_correct(true: Tensor, pred: Tensor) -> int:
     placed = pred >= 0
     if not placed.any():
         return 0
-    table = cluster.contingency_matrix(true[placed].numpy(), pred[placed].numpy())
+    table = contingency(true[placed].numpy(), pred[placed].numpy())
+    for each in (table, table.T):  # nothing beats everybody's favourite, if these are different
+        best = each.argmax(axis=1)
+        if len(np.unique(best)) == len(each):
+            return int(each.max(axis=1).sum())
+    from scipy.optimize import linear_sum_assignment  # here: scipy takes a while to import
+
     rows, columns = linear_sum_assignment(table, maximize=True)
     return int(table[rows, columns].sum())
 
@@ -198,7 +202,15 @@ def adjusted_rand(true: Tensor, pred: Tensor) -> float:
     >>> adjusted_rand(torch.tensor([0, 0, 1, 1]), torch.tensor([1, 1, 0, 0]))
     1.0
     """
-    return float(cluster.adjusted_rand_score(*(_alone(x) for x in _both(true, pred))))
+    table = contingency(*(_alone(x) for x in _both(true, pred)))
+    n, squares = int(table.sum()), int((table**2).sum())
+    rows, columns = (int((table.sum(axis=a) ** 2).sum()) for a in (1, 0))
+    both, first, second = squares - n, rows - squares, columns - squares  # ordered pairs that are
+    neither = n * n - rows - columns + squares  # together in both, in one alone, in none
+    if not first and not second:
+        return 1.0
+    chance = (both + first) * (first + neither) + (both + second) * (second + neither)
+    return 2.0 * (both * neither - first * second) / chance
 
 
 def nmi(true: Tensor, pred: Tensor) -> float:
@@ -210,7 +222,26 @@ def nmi(true: Tensor, pred: Tensor) -> float:
     >>> nmi(torch.tensor([0, 0, 1, 1]), torch.tensor([1, 1, 0, 0]))
     1.0
     """
-    return float(cluster.normalized_mutual_info_score(*(_alone(x) for x in _both(true, pred))))
+    table = contingency(*(_alone(x) for x in _both(true, pred)))
+    rows, columns, n = table.sum(axis=1), table.sum(axis=0), table.sum()
+    i, j = table.nonzero()
+    if len(i) == len(rows) == len(columns):
+        return 1.0
+    count = table[i, j]
+    shared = np.sum(count / n * np.log(n * count / (rows[i] * columns[j])))
+    entropies = (np.sum(x / n * np.log(n / x)) for x in (rows, columns))
+    return float(max(shared, 0.0) / (sum(entropies) / 2))
+
+
+def contingency(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """How many are in each group of the one and each of the other: (n,), (n,) -> (ka, kb).
+
+    >>> contingency(np.array([0, 0, 1]), np.array([5, 7, 7])).tolist()
+    [[1, 1], [0, 1]]
+    """
+    (left, i), (right, j) = (np.unique(x, return_inverse=True) for x in (a, b))
+    cells = np.bincount(i * len(right) + j, minlength=len(left) * len(right))
+    return cells.reshape(len(left), len(right))
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ from itertools import combinations
 from math import inf, sqrt
 
 import numpy as np
-from scipy import stats
 
 LEVEL = 0.05
 EXACT = 50  # up to so many pairs the distribution is counted out, beyond it is taken as normal
@@ -46,8 +45,10 @@ def interval(values: Sequence[float], level: float = 1 - LEVEL) -> Interval:
     mean = float(np.mean(values))
     if n < 2:
         return Interval(mean, None, None, n)
+    from scipy.special import stdtrit  # here: scipy takes a while to import
+
     std = float(np.std(values, ddof=1))
-    return Interval(mean, float(stats.t.ppf((1 + level) / 2, n - 1)) * std / sqrt(n), std, n)
+    return Interval(mean, float(stdtrit(n - 1, (1 + level) / 2)) * std / sqrt(n), std, n)
 
 
 @dataclass(frozen=True)
@@ -150,8 +151,11 @@ def signed_rank_p(d: np.ndarray) -> float:
     of small test sets are often equal, and there the usual tables do not hold.
     """
     if len(d) > EXACT:
+        from scipy import stats
+
         return float(stats.wilcoxon(d, method="approx", correction=True).pvalue)
-    ranks = (2 * stats.rankdata(np.abs(d))).astype(int)  # whole numbers, also for shared ranks
+    _, place, equal = np.unique(np.abs(d), return_inverse=True, return_counts=True)
+    ranks = (2 * equal.cumsum() - equal + 1)[place]  # twice the mean rank: a whole number
     ways = np.zeros(ranks.sum() + 1)
     ways[0] = 1.0
     for r in ranks:
@@ -221,6 +225,8 @@ def friedman(
     blocks: Sequence[Sequence[float]], methods: Sequence[str], over: str = "clients"
 ) -> Friedman:
     """Friedman's test and Nemenyi's critical difference: a row for each block, more is better."""
+    from scipy import stats
+
     x = np.round(np.asarray(blocks, dtype=float), 12)
     n, k = x.shape
     if k < 3 or n < 2:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -74,11 +76,29 @@ def read_dataset(source: Any, *, classes: Sequence[str] | None = None) -> Raw:
 
 def read_digits() -> Raw:
     """1,797 handwritten digits: (1797, 8, 8), whole numbers in 0..16."""
-    from sklearn.datasets import load_digits  # here: scikit-learn takes a while to import
+    table = digits_table()
+    return Raw(
+        table[:, :64].reshape(-1, 8, 8).astype(np.uint8),
+        table[:, 64].astype(np.int64),
+        classes=DIGITS,
+        peak=16.0,
+    )
+
+
+def digits_table() -> Array:
+    """(1797, 65) pixels and label, from the file that scikit-learn comes with.
+
+    It is read without scikit-learn, which takes seconds to import; if it is elsewhere, by it.
+    """
+    package = importlib.util.find_spec("sklearn")
+    for folder in (package and package.submodule_search_locations) or ():
+        file = Path(folder) / "datasets" / "data" / "digits.csv.gz"
+        if file.is_file():
+            return np.loadtxt(file, delimiter=",")
+    from sklearn.datasets import load_digits
 
     digits = load_digits()
-    x, y = digits.images.astype(np.uint8), digits.target
-    return Raw(x, y, classes=DIGITS, peak=16.0)
+    return np.column_stack([digits.data, digits.target])
 
 
 def read_synthetic(

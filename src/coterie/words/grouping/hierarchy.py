@@ -8,7 +8,6 @@ from typing import Literal, get_args
 
 import numpy as np
 import torch
-from scipy.cluster import hierarchy
 from torch import Tensor
 
 from coterie.core import checks
@@ -29,6 +28,8 @@ def tree(distance: Tensor, linkage: Linkage = "average") -> Tensor:
         raise ValueError(f"linkage must be one of {get_args(Linkage)}, got {linkage!r}")
     if len(distance) == 1:
         return torch.zeros(0, 4, dtype=torch.float64)
+    from scipy.cluster import hierarchy  # here: scipy takes a while to import
+
     return torch.from_numpy(hierarchy.linkage(_condensed(distance), method=linkage))
 
 

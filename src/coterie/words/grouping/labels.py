@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from coterie.core import checks
@@ -46,6 +44,9 @@ def components(parent: Tensor) -> Tensor:
 
 def joined(a: np.ndarray, b: np.ndarray, nodes: int, n: int) -> Tensor:
     """Labels of the first n of `nodes` when a[i] and b[i] are joined: connected components."""
+    from scipy.sparse import coo_array  # here: scipy takes a while to import
+    from scipy.sparse.csgraph import connected_components
+
     graph = coo_array((np.ones(len(a), dtype=bool), (a, b)), shape=(nodes, nodes))
     return canonical(torch.as_tensor(connected_components(graph, directed=False)[1][:n]).long())
 

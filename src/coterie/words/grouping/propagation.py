@@ -10,7 +10,6 @@ from typing import Literal
 
 import numpy as np
 import torch
-from sklearn import cluster
 from torch import Tensor
 
 from coterie.core import checks
@@ -50,6 +49,8 @@ def affinity_propagation(
     n = len(similarity)
     if n == 1:
         return Exemplars(torch.zeros(1, dtype=torch.long), torch.zeros(1, dtype=torch.long), True)
+    from sklearn import cluster  # here: scikit-learn takes seconds to import
+
     S = similarity.double()
     if preference is None:
         (preference,) = _levels(S, (0.5,))
