@@ -83,7 +83,8 @@ def serve(
     port: Annotated[int, typer.Option(min=1, max=65535, help="The port it listens on.")] = PORT,
     insecure: Insecure = False,
     resume: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="Go on with a run that stopped.")
+        Path | None,
+        typer.Option(metavar="RUN", help="Go on with a run that stopped.", callback=options.a_run),
     ] = None,
     allow_change: Annotated[
         list[str] | None, typer.Option(metavar="KEY", help="With --resume: may differ.")

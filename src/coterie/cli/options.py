@@ -13,11 +13,21 @@ from coterie.core.errors import ConfigError
 if TYPE_CHECKING:
     from coterie.config import Config
 
+
+def a_run(folder: Path | None) -> Path | None:
+    """Refuse a folder without a run, before anything heavy is imported."""
+    from coterie.runs.whereabouts import expect_run
+
+    if folder is not None:
+        expect_run(folder)
+    return folder
+
+
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.", callback=a_run)]
 Settings = Annotated[
     list[str] | None,
     typer.Argument(metavar="[FILE] [KEY=VALUE]...", help="An experiment file, and settings."),
 ]
-Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")]
 Out = Annotated[Path | None, typer.Option(help="The folder of the run.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
 JsonEvents = Annotated[bool, typer.Option("--json", help="One JSON object per line on stdout.")]

@@ -15,7 +15,8 @@ import typer
 
 from coterie.cli import say
 from coterie.cli.options import AllowCode, Run
-from coterie.core.errors import CheckpointError, ConfigError
+from coterie.core.errors import ConfigError
+from coterie.runs.whereabouts import reportable
 
 if TYPE_CHECKING:
     from coterie.report import RunData
@@ -27,7 +28,7 @@ Format = StrEnum("Format", ["html", "csv", "md", "latex"])  # what a report is w
 
 def report(
     folders: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="Folders of runs or comparisons.")
+        list[Path], typer.Argument(metavar="RUN...", help="Runs, comparisons, or folders of them.")
     ],
     format: Annotated[
         Format, typer.Option(help="A page (html), or a table of the runs on stdout.")
@@ -45,10 +46,9 @@ def report(
 
     The page is one file that needs no network. Runs that are still going can be looked at, too.
     """
+    folders = [found for folder in folders for found in reportable(folder)]
     if out and len(folders) > 1:
         raise ConfigError("--out names one place for several runs", code="C001", fix="leave it out")
-    for folder in folders:
-        known(folder)
     import torch
 
     torch.set_num_threads(1)
@@ -66,7 +66,7 @@ def report(
         return
     for folder in folders:
         say.result(str(page(folder, out, allow_code=allow_code)))
-    say.label("next", f"coterie open {folders[0]}")
+    say.label("next", f"coterie open {folders[-1]}")
 
 
 def open_page(
@@ -75,8 +75,7 @@ def open_page(
     """Open a run's page in the browser."""
     file = folder / "report.html"
     if not file.exists():
-        known(folder)
-        page(folder)
+        file = page(reportable(folder)[-1])
     say.result(str(file))
     if not webbrowser.open(file.resolve().as_uri()):
         say.label("note", "no browser was found here; open the file in one")
@@ -96,17 +95,6 @@ def insight(folder: Path, *, allow_code: bool = False) -> Insight | None:
     from coterie.studies.experiment import open_run
 
     return open_run(folder, allow_code=allow_code).insight
-
-
-def known(folder: Path) -> None:
-    """Refuse what is neither a run nor a comparison."""
-    if not any((folder / name).exists() for name in ("run.toml", "compare.toml")):
-        raise CheckpointError(
-            f"{folder} is not the folder of a run",
-            code="K006",
-            why="it has neither run.toml nor compare.toml",
-            fix="name a folder that `coterie run` or `coterie compare` wrote",
-        )
 
 
 def tables(folders: list[Path], format: str) -> None:
@@ -165,9 +153,7 @@ def live(
     """
     from coterie.live import listening
     from coterie.live.server import Server
-    from coterie.runs.records import expect_run
 
-    expect_run(folder)
     view = listening(port)
     say.label("live", f"{view.address}    Ctrl-C ends the view")
     with warnings.catch_warnings():

@@ -14,8 +14,10 @@ else:
     from pydantic import dataclasses
 
     # Left to itself pydantic ignores a name that it does not know, and the experiment is another.
+    # Built when first used: most of them are not, in any one run.
     dataclass = partial(
-        dataclasses.dataclass, config=ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+        dataclasses.dataclass,
+        config=ConfigDict(extra="forbid", arbitrary_types_allowed=True, defer_build=True),
     )
 
 Finite = Annotated[float, AllowInfNan(False)]

@@ -168,14 +168,24 @@ def clusters_correct(true: Tensor, pred: Tensor) -> int:
     if not placed.any():
         return 0
     table = contingency(true[placed].numpy(), pred[placed].numpy())
-    for each in (table, table.T):  # nothing beats everybody's favourite, if these are different
-        best = each.argmax(axis=1)
-        if len(np.unique(best)) == len(each):
-            return int(each.max(axis=1).sum())
+    return int(table[best_pairs(table)].sum())
+
+
+def best_pairs(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The one-to-one pairs of rows and columns that are worth most: (a, b) -> two (min(a, b),).
+
+    >>> [i.tolist() for i in best_pairs(np.array([[1, 5], [4, 0]]))]
+    [[0, 1], [1, 0]]
+    """
+    if len(table) > len(table.T):
+        return best_pairs(table.T)[::-1]
+    best = table.argmax(axis=1)
+    if len(np.unique(best)) == len(table):  # nothing is worth more than everybody's favourite
+        return np.arange(len(table)), best
     from scipy.optimize import linear_sum_assignment  # here: scipy takes a while to import
 
     rows, columns = linear_sum_assignment(table, maximize=True)
-    return int(table[rows, columns].sum())
+    return rows, columns
 
 
 def churn(previous: Tensor, current: Tensor) -> float:

@@ -26,7 +26,8 @@ from coterie.core.errors import CheckpointError
 from coterie.core.model_kind import held_number
 from coterie.runs import checkpoint
 from coterie.runs.history import History, from_csv
-from coterie.runs.records import expect_run, saved_bytes
+from coterie.runs.records import saved_bytes
+from coterie.runs.whereabouts import expect_run
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -29,6 +29,7 @@ from coterie.core.model_kind import ModelKind, held_words
 from coterie.core.types import State
 from coterie.runs import checkpoint, history
 from coterie.runs.history import History, Row
+from coterie.runs.whereabouts import expect_run
 
 
 class CsvFile:
@@ -72,17 +73,6 @@ def saved_bytes(path: Path, mark: Mapping[str, Any]) -> bytes:
             fix="put the file back, or start the run again",
         )
     return data
-
-
-def expect_run(path: Path) -> None:
-    """Refuse a folder that no run was started in."""
-    if not (path / "run.toml").exists():
-        raise CheckpointError(
-            f"{path} is not the folder of a run",
-            code="K006",
-            why="it has no run.toml",
-            fix="name a folder that `coterie run` wrote, for example one under runs/",
-        )
 
 
 def unused(wanted: Path) -> Path:

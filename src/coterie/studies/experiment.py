@@ -25,6 +25,7 @@ from coterie.data.load import load
 from coterie.data.population import Population, partition
 from coterie.methods import find
 from coterie.runs import checkpoint, newcomers, reading, records
+from coterie.runs.whereabouts import expect_run
 from coterie.studies import training
 from coterie.studies.agreement import refuse_federation
 from coterie.studies.newcomers import hold_out, join
@@ -111,7 +112,7 @@ def config_of(
     path: Path, settings: Iterable[tuple[str, Any]] = (), *, allow_code: bool = False
 ) -> Config:
     """The experiment that a run's folder was made by."""
-    records.expect_run(path)
+    expect_run(path)
     text = (path / "run.toml").read_text()
     if tomllib.loads(text).get("started_from") == "python":
         raise CheckpointError(

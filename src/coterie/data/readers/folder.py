@@ -7,14 +7,16 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
-from PIL import Image
 
 from coterie.core.errors import DataError
 from coterie.data.readers.formats import IMAGES
 from coterie.data.readers.raw import Array, Raw, bounded, inside, reading, unfit
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 PIXELS = 2**26  # of one image; a small file can unfold into any number of them
 
@@ -67,6 +69,8 @@ def decoded(
     names: list[str] | None = None,
 ) -> Array:
     """(N, H, W, C) bytes of images of one size; all are looked at before any is decoded."""
+    from PIL import Image  # here and below: most data need no Pillow
+
     names = names or [str(file) for file in files]
     modes, sizes = [], []
     for file, name in zip(files, names, strict=True):
@@ -98,6 +102,8 @@ def _opened(file: Source, name: str) -> Image.Image:
     """An image with its header read and its size checked."""
     if not isinstance(file, Path):
         file.seek(0)
+    from PIL import Image
+
     with _decoding(name):
         image = Image.open(file, formats=_FORMATS)
     if image.width * image.height > PIXELS:

@@ -11,6 +11,7 @@ import numpy as np
 from coterie.report.charts import style
 from coterie.report.charts.style import Absent, add_line, by_round, colour, figure
 from coterie.report.run_data import RunData
+from coterie.runs import metrics
 from coterie.runs.reading import Ints
 
 COLUMNS = 12  # of the river: more rounds are thinned to those in which somebody moved
@@ -179,12 +180,10 @@ def planted_colour(run: RunData) -> Callable[[int], str]:
 
 def matched(run: RunData) -> dict[int, int]:
     """The cluster that goes with each planted group: the best one-to-one matching by clients."""
-    from scipy.optimize import linear_sum_assignment
-
     assert run.group is not None
     groups, clusters = np.unique(run.group[-1]).tolist(), run.clusters.tolist()
     planted, held = np.equal.outer(groups, run.group[-1]), np.equal.outer(run.assign[-1], clusters)
-    rows, columns = linear_sum_assignment(planted.astype(int) @ held.astype(int), maximize=True)
+    rows, columns = metrics.best_pairs(planted.astype(int) @ held.astype(int))
     found = {groups[r]: clusters[c] for r, c in zip(rows, columns, strict=True)}
     free = (c for c in range(10_000) if c not in clusters)
     return {g: found[g] if g in found else next(free) for g in groups}
