@@ -12,12 +12,12 @@ from tests.test_readme import ROOT
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
 TABLE = PAGE.split("## Where do I change X")[1]
 WANTED = ["method", "task", "partition", "network", "optimiser", "chart", "engine", "reader"]
-FILES = sorted(set(re.findall(r"`((?:[\w.-]+/)*[\w.-]+\.(?:py|md)|(?:[\w.-]+/)+)`", TABLE)))
+FILES = sorted(set(re.findall(r"`((?:[\w.-]+/)*[\w.-]+\.(?:py|md|js)|(?:[\w.-]+/)+)`", TABLE)))
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_that_is_named_is_there(name: str) -> None:
-    home = ROOT if name.split("/")[0] in ("docs", "tests", "src", "examples") else SRC
+    home = ROOT if name.split("/")[0] in ("docs", "tests", "tools", "src", "examples") else SRC
     assert (home / name).exists()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
@@ -26,10 +27,11 @@ from coterie.report import read
 from coterie.report.blocks import BLOCKS
 from coterie.report.charts import CHARTS
 from coterie.report.charts.cost import TASKS
-from coterie.report.charts.style import PALETTE, Absent, colour
+from coterie.report.charts.style import PALETTE, Absent, colour, plain
 from coterie.report.facts import asked
 from coterie.report.page import embedded, look, run_page
 from coterie.report.run_data import RunData
+from coterie.report.script import TRACES, plotly_js
 from coterie.report.verdict import warnings
 from coterie.runs.history import from_csv
 from tests import reported
@@ -148,6 +150,35 @@ def test_bytes_add_up(folders: Path) -> None:
     spent = history.total("bytes_up") + history.total("bytes_down")
     assert trace(CHARTS["traffic"](run), "mean accuracy").x[-1] == spent
     assert sum(CHARTS["uploads"](run).data[0].y) == history.total("bytes_up")
+
+
+def test_distances_have_names_and_the_tree_they_are_ordered_by(folders: Path) -> None:
+    run = read(folders / "fedclust")
+    figure = CHARTS["distances"](run)
+    heat, tree = (next(t for t in figure.data if t.type == kind) for kind in ("heatmap", "scatter"))
+    names = list(figure.layout.yaxis.ticktext)
+    assert sorted(names) == sorted(plain(name, 22) for name in run.clients)
+    merged = [x for x in tree.x if x]
+    assert len(tree.y) == 5 * (run.n - 1), "four corners and a gap for each of n - 1 merges"
+    assert max(merged) <= np.nanmax(np.array(heat.z, float)) * 1.001
+
+
+def test_a_map_of_shares_begins_at_none() -> None:
+    heat = next(t for t in CHARTS["labels"](large()).data if t.type == "heatmap")
+    assert heat.zmin == 0, "Plotly ignores one bound without the other"
+    assert heat.zmax == np.max(heat.z)
+
+
+def test_the_page_is_small_and_its_script_can_draw_every_chart(folders: Path) -> None:
+    kinds = set()
+    for make in CHARTS.values():
+        for run in (large(), read(folders / "fedclust"), read(folders / "cflgt")):
+            with suppress(Absent):
+                kinds |= {t.type for t in make(run).data}
+    assert kinds <= set(TRACES)
+    inside = re.findall(r'moduleType:"trace",[^}]{0,200}?name:"(\w+)"', plotly_js())
+    assert set(inside) == set(TRACES)
+    assert len(run_page(read(folders / "fedclust"))) < 1_600_000
 
 
 def test_nobody_is_lost_in_the_river() -> None:

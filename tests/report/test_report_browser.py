@@ -75,6 +75,12 @@ def test_every_chart_is_drawn_and_nothing_leaves(
         assert seen.errors == []
 
 
+def test_what_is_in_view_is_drawn_before_the_page_counts_as_loaded(tmp_path: Path) -> None:
+    with opened(small(tmp_path)) as seen:  # returns with the load event, as a screenshot does
+        first = seen.page.locator("figure[data-chart]").first
+        assert first.locator(".plot[data-drawn] svg.main-svg").count() > 0
+
+
 def test_a_chart_gives_its_numbers_and_its_picture(tmp_path: Path) -> None:
     result = reported.trained(FedClust(SOLVER, warmup_epochs=2))
     with opened(result.report(tmp_path / "r.html")) as seen:

@@ -74,7 +74,9 @@ def data(
             say.result()
             say.result(picture(people, counts, found.classes))
         if plot:
-            write(people.plot(), plot)
+            from coterie.report.script import write_figure
+
+            write_figure(people.plot(), plot)
             say.label("plot", str(plot))
     if not json:
         say.label("next", f"coterie run --data {source} --partition {partition or 'dirichlet:0.3'}")
@@ -136,12 +138,6 @@ def block(count: int, top: int) -> str:
     return "·" if not count else BLOCKS[max(1, round(8 * count / top))]
 
 
-def write(figure: Any, file: Path) -> None:
-    """A figure as a page that needs no network."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    figure.write_html(file, include_plotlyjs=True)
-
-
 def inspect(
     source: Annotated[
         str,
@@ -184,7 +180,9 @@ def inspect(
     else:
         say.result(report(seen))
     if plot:
-        write(seen.plot(), plot)
+        from coterie.report.script import write_figure
+
+        write_figure(seen.plot(), plot)
         if not json:
             say.label("plot", str(plot))
     if not json:

@@ -169,6 +169,8 @@ class Population(Sequence[Client]):
                 x=list(self.class_names),
                 y=rows,
                 colorscale="Viridis",
+                zmin=0,
+                zmax=int(counts.max()),  # without it, Plotly begins at the smallest count
                 colorbar={"title": "samples"},
                 hovertemplate="client %{y}<br>label %{x}<br>%{z:,} samples<extra></extra>",
             )

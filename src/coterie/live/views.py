@@ -46,11 +46,10 @@ class Views:
         return report + (files("coterie.live") / "assets" / "live.css").read_text()
 
     def plotly(self) -> str:
-        """The script of the installed Plotly."""
-        from plotly.offline import get_plotlyjs
+        """The script that draws the charts."""
+        from coterie.report.script import plotly_js
 
-        script: str = get_plotlyjs()
-        return script
+        return plotly_js()
 
     def figures(self) -> str:
         """The charts, the clients and the themes, as JSON; as they were if nothing changed."""

@@ -26,6 +26,7 @@ from coterie.report.run_data import (
     with_insight,
     with_references,
 )
+from coterie.report.script import plotly_js
 
 # Who can read the clients' data of a run's folder again; it raises a CoterieError if it cannot.
 InsightOf = Callable[[Path], Insight | None]
@@ -177,7 +178,6 @@ def short(value: Any) -> Any:
 def html(**content: Any) -> str:
     """The page. Everything is escaped but our own script, style and JSON."""
     from jinja2 import Environment, StrictUndefined
-    from plotly.offline import get_plotlyjs
 
     assets = files("coterie.report") / "assets"
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
@@ -186,6 +186,6 @@ def html(**content: Any) -> str:
         **content,
         style=(assets / "page.css").read_text(),
         script=(assets / "page.js").read_text(),
-        plotly=get_plotlyjs(),
+        plotly=plotly_js(),
         themes=embedded({"light": LIGHT, "dark": DARK}),
     )

@@ -32,7 +32,9 @@
   });
   let themes = null;
   const specs = new Map();
-  const draw = async (figure, spec) => {
+  let drawing = Promise.resolve();  // one chart at a time: Plotly forgets whom it interrupts
+  const draw = (figure, spec) => (drawing = drawing.then(() => drawn(figure, spec)));
+  const drawn = async (figure, spec) => {
     const plot = figure.querySelector(".plot");
     const old = figure.querySelector(".absent");
     if (spec.absent) {
@@ -153,7 +155,7 @@
     }
     if (e.event === "rejected") return `round ${e.round}: client ${e.client} was left out, ${e.why}`;
     if (e.event === "unplaced") return `round ${e.round}: without a model yet: ${e.clients.join(", ")}`;
-    if (e.event === "start") return `${e.method}, ${e.clients} clients, ${e.rounds} rounds`;
+    if (e.event === "start") return `${e.method.split("(")[0]}, ${e.clients} clients, ${e.rounds} rounds`;
     if (e.event === "resume") return `goes on after round ${e.round} of ${e.rounds}`;
     if (e.event === "done") return `after ${span(e.seconds)}`;
     return e.text || JSON.stringify(e);
@@ -201,11 +203,24 @@
     $("state").dataset.state = state;
     left_out = new Set(events.filter((e) => e.event === "rejected" && at && e.round === at.round).map((e) => e.client));
   };
+  // The curve keeps up with the header: events tell the mean, while the rest is asked for.
+  const keep_up = () => {
+    const figure = document.querySelector('figure[data-chart="accuracy"]');
+    const spec = specs.get(figure);
+    const mean = spec?.data.find((trace) => trace.name === "mean");
+    if (!mean || !window.Plotly) return;
+    const more = events.filter((e) => e.event === "round" && e.accuracy != null && e.round > mean.x.at(-1));
+    if (!more.length) return;
+    mean.x = [...mean.x, ...more.map((e) => e.round)];
+    mean.y = [...mean.y, ...more.map((e) => e.accuracy)];
+    mean.mode = "lines";
+    draw(figure, spec);
+  };
   let painting = false;
   const paint = () => {
     if (painting) return;
     painting = true;
-    requestAnimationFrame(() => { painting = false; header(); feed(); });
+    requestAnimationFrame(() => { painting = false; header(); keep_up(); feed(); });
   };
   const hear = (e) => {
     events.push(e);

@@ -107,11 +107,32 @@
     });
   }
 
-  (async () => {
-    for (const figure of figures) {
-      await draw(figure);
-      await new Promise((next) => setTimeout(next));  // let the reader scroll meanwhile
+  // What is in view is drawn before the page counts as loaded, the rest when there is time for it,
+  // or at once when it comes near or the page is printed.
+  const waiting = new Set(figures);
+  const now = (figure) => {
+    if (waiting.delete(figure)) draw(figure);
+    if (!waiting.size) root.dataset.ready = "yes";
+  };
+  const near = (figure) => {
+    const box = figure.getBoundingClientRect();
+    return box.top < innerHeight && box.bottom > 0;
+  };
+  // Where charts are will move as they are drawn: look anew after each.
+  for (let figure; (figure = [...waiting].find(near)); ) now(figure);
+  const seen = new IntersectionObserver(
+    (entries) => entries.filter((e) => e.isIntersecting).forEach((e) => now(e.target)),
+    { rootMargin: "400px" },
+  );
+  waiting.forEach((figure) => seen.observe(figure));
+  addEventListener("beforeprint", () => [...waiting].forEach(now));
+  const later = window.requestIdleCallback ?? ((next) => setTimeout(next, 20));
+  const rest = () => {
+    for (const figure of waiting) {
+      now(figure);
+      later(rest);
+      return;
     }
-    root.dataset.ready = "yes";
-  })();
+  };
+  later(rest);
 })();

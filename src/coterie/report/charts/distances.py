@@ -6,7 +6,7 @@ Most methods keep distances; CFLGT how the clients' data pull and push each clas
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,8 @@ from coterie.report.run_data import RunData
 from coterie.runs.reading import Floats, Ints
 
 WIDTH = 0.066  # of a strip beside the matrix
+TREE = 0.12  # of the dendrogram
+NAMED = 60  # up to so many rows, each has its name beside it
 BARE = {"showticklabels": False, "ticks": "", "showgrid": False, "zeroline": False}  # of an axis
 CELLS = 200  # on a side: larger matrices are averaged in blocks
 MARKS = ("circle", "square", "diamond", "cross", "triangle-up", "star", "x", "hexagon")
@@ -25,7 +27,8 @@ LINES = 100  # clients with a line of their own
 def distances(run: RunData) -> Any:
     """The distance matrix in the order of its dendrogram, with strips of clusters and groups."""
     D, who = matrix(run)
-    parts = np.array_split(in_tree_order(D), min(CELLS, len(who)))
+    tree = dendrogram(D)
+    parts = np.array_split(tree.leaves, min(CELLS, len(who)))
     names = [
         plain(run.clients[who[p[0]]], 22) + (f" … ({len(p)})" if len(p) > 1 else "") for p in parts
     ]
@@ -34,31 +37,81 @@ def distances(run: RunData) -> Any:
         strips["cluster"] = run.assign[-1][who], colour
     if run.group is not None:
         strips["planted"] = run.group[-1][who], planted_colour(run)
+    whole = len(parts) == len(who)  # a row each: the branches of the tree end at the rows
+    begin = TREE * whole
+    ticks = list(range(len(names))) if len(names) <= NAMED else []
     drawn = figure(
         height=640,
         margin={"l": 24, "r": 24, "t": 30, "b": 60},
         xaxis={
-            "domain": [WIDTH * len(strips) + 0.01, 1],
+            "domain": [begin + WIDTH * len(strips) + 0.01, 1],
             "title": "clients, in the same order",
             **BARE,
         },
-        yaxis={"visible": False, "autorange": "reversed"},
+        yaxis={
+            "autorange": "reversed",
+            "side": "right",
+            **BARE,
+            "showticklabels": True,
+            "tickvals": ticks,
+            "ticktext": names[: len(ticks)],
+        },
     )
     add_matrix(drawn, D, parts, names)
     for place, (word, (labels, hue)) in enumerate(strips.items()):
         commonest = [int(np.bincount(labels[p] + 1).argmax()) - 1 for p in parts]
-        add_strip(drawn, place, word, commonest, hue, names)
+        add_strip(drawn, place, begin, word, commonest, hue, names)
+    if whole:
+        add_tree(drawn, tree, len(strips) + 2)
     return drawn.update_layout(bargap=0)
 
 
-def in_tree_order(D: Floats) -> Ints:
-    """(m,) the clients as the leaves of their dendrogram: who is near lies side by side."""
-    from scipy.cluster.hierarchy import leaves_list, linkage
+class Tree(NamedTuple):
+    """A dendrogram: who lies where, and its branches as corners (place, distance)."""
+
+    leaves: Ints  # (m,) the clients from top to bottom: who is near lies side by side
+    places: list[list[float]]  # four corners a branch
+    heights: list[list[float]]
+
+
+def dendrogram(D: Floats) -> Tree:
+    """The tree of the clients by mean distance."""
+    from scipy.cluster import hierarchy
     from scipy.spatial.distance import squareform
 
-    pairs = squareform(D, checks=False)
-    order: Ints = leaves_list(linkage(pairs, "average", optimal_ordering=len(D) <= 400))
-    return order.astype(np.int64)
+    merges = hierarchy.linkage(
+        squareform(D, checks=False), "average", optimal_ordering=len(D) <= 400
+    )
+    if len(D) > CELLS:  # its branches are not drawn, and scipy walks them by recursion
+        return Tree(hierarchy.leaves_list(merges).astype(np.int64), [], [])
+    found = hierarchy.dendrogram(merges, no_plot=True)
+    places = [[(x - 5) / 10 for x in branch] for branch in found["icoord"]]  # scipy: 5, 15, 25...
+    return Tree(np.array(found["leaves"], np.int64), places, found["dcoord"])
+
+
+def add_tree(drawn: Any, tree: Tree, axis: int) -> None:
+    """The dendrogram at the left: a fork lies where the mean distance of two branches is."""
+    drawn.add_scatter(
+        x=[x for branch in tree.heights for x in (*branch, None)],
+        y=[y for branch in tree.places for y in (*branch, None)],
+        xaxis=f"x{axis}",
+        mode="lines",
+        line={"width": 1.2},
+        hovertemplate="merged at %{x:.4g}<extra></extra>",
+        showlegend=False,
+    )
+    top = 1.03 * max(map(max, tree.heights))
+    drawn.update_layout(
+        {
+            f"xaxis{axis}": {
+                "domain": [0, TREE - 0.01],
+                "range": [top, 0],
+                "fixedrange": True,
+                "title": {"text": "tree", "standoff": 4},
+                **BARE,
+            }
+        }
+    )
 
 
 def add_matrix(drawn: Any, D: Floats, parts: list[Ints], names: list[str]) -> None:
@@ -67,7 +120,8 @@ def add_matrix(drawn: Any, D: Floats, parts: list[Ints], names: list[str]) -> No
     if len(parts) == len(D):
         np.fill_diagonal(Z, np.nan)  # a client to itself: nothing to see
     places = list(range(len(parts)))
-    few = len(parts) <= 60
+    few = len(parts) <= NAMED
+    room = 12 + 7 * few * max(map(len, names))  # names stand between the matrix and its scale
     drawn.add_heatmap(
         z=Z.tolist(),
         x=places,
@@ -75,13 +129,19 @@ def add_matrix(drawn: Any, D: Floats, parts: list[Ints], names: list[str]) -> No
         customdata=names,
         text=[[f"{a} – {b}" for b in names] for a in names] if few else None,
         colorscale=SCALE,
-        colorbar={"title": {"text": "distance"}, "thickness": 12},
+        colorbar={"title": {"text": "distance"}, "thickness": 12, "xpad": room},
         hovertemplate=("%{text}: " if few else "") + "%{z:.4g}<extra></extra>",
     )
 
 
 def add_strip(
-    drawn: Any, place: int, word: str, shown: list[int], hue: Callable[[int], str], names: list[str]
+    drawn: Any,
+    place: int,
+    begin: float,
+    word: str,
+    shown: list[int],
+    hue: Callable[[int], str],
+    names: list[str],
 ) -> None:
     """A column beside the matrix: the label of each of its rows, as a colour."""
     add_bars(
@@ -98,7 +158,7 @@ def add_strip(
         hovertemplate=f"%{{text}}: {word} %{{customdata}}<extra></extra>",
         showlegend=False,
     )
-    begin = WIDTH * place
+    begin += WIDTH * place
     axis = {
         "domain": [begin, begin + WIDTH - 0.008],
         "range": [0, 1],

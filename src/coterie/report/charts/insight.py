@@ -117,6 +117,7 @@ def add_shares(drawn: Any, sums: Ints, names: Sequence[str], classes: Sequence[s
         customdata=sums.tolist(),
         colorscale=SCALE,
         zmin=0,
+        zmax=float(share.max()),  # without it, Plotly begins at the smallest share
         colorbar={"title": {"text": "share"}, "tickformat": ".0%", "thickness": 12, "x": 0.765},
         hovertemplate="client %{text}<br>class %{x}: %{z:.1%}, %{customdata:,} samples"
         "<extra></extra>",
