@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from coterie.data.population import Population
     from coterie.studies.inspection import Inspection
 
+NAMED = 12  # clients of a cluster that are told by name
 BLOCKS = " ▁▂▃▄▅▆▇█"
 Distance = StrEnum("Distance", ["cosine", "l2"])  # how two clients' final layers are compared
 
@@ -91,6 +92,7 @@ def facts(found: Data) -> dict[str, Any]:
         "samples": len(found.y),
         "test_samples": None if found.y_test is None else len(found.y_test),
         "owners": None if found.owner is None else len(set(found.owner.tolist())),
+        "owner_names": list(found.owners) or None,
         "counts": found.y.bincount(minlength=len(found.classes)).tolist(),
     }
 
@@ -100,6 +102,8 @@ def picture_of_data(found: Data) -> str:
     about = facts(found)
     test = f", {about['test_samples']:,} test" if about["test_samples"] is not None else ""
     owners = f", {about['owners']:,} owners" if about["owners"] else ""
+    if found.owners:
+        owners += f": {', '.join(found.owners[:10])}" + ", ..." * (len(found.owners) > 10)
     head = (
         f"{about['name']}: {about['samples']:,} samples{test} of shape "
         f"{'x'.join(map(str, about['shape']))}, {len(found.classes)} classes{owners}"
@@ -240,8 +244,18 @@ def report(seen: Inspection) -> str:
     return (
         f"{silent}coefficient of variation: pull {seen.pull:.3f}, push {seen.push:.3f}\n"
         f"mean Hopkins: {seen.hopkins:.3f}  (rounds of FedAvg before: {seen.rounds})\n\n"
-        f"{table}\n\n{seen.verdict}"
+        f"{table}\n\n{seen.verdict}{together(seen)}"
     )
+
+
+def together(seen: Inspection) -> str:
+    """Who the automatic cut puts together, by name; of many clients, the first of each cluster."""
+    labels = seen.cut.labels.tolist()
+    told = ""
+    for cluster in range(seen.cut.k if seen.cut.k > 1 else 0):
+        them = [n for n, label in zip(seen.names, labels, strict=True) if label == cluster]
+        told += f"\n  {cluster}: {', '.join(them[:NAMED])}" + ", ..." * (len(them) > NAMED)
+    return told
 
 
 def chosen(seen: Inspection) -> float:

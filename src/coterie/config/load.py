@@ -122,9 +122,12 @@ def unasked_code(
 def resolve_tables(
     given: Mapping[str, dict[str, Any]], method: str, found: Findings
 ) -> dict[str, Any]:
-    """Every table with every key; of [data], some defaults follow from other settings."""
+    """Every table with every key; some defaults of two tables follow from other settings."""
+    divided = given.get("partition", {})
+    if given.get("data", {}).get("owner") is not None and "kind" not in divided:
+        divided = {"kind": "natural", **divided}  # owners were named to be the clients
     out = {
-        name: tables.resolve_partition(given.get(name, {}), found)
+        name: tables.resolve_partition(divided, found)
         if name == "partition"
         else resolve_fields(tables.keys_of(name), given.get(name, {}), (name,), found.problems)
         for name in TABLES

@@ -31,7 +31,7 @@ class Data:
     scaling: Literal["standard", "unit", "none"] = "standard"  # mean 0 and deviation 1, or 0 to 1
     public: Whole = 0  # samples of each class that the server holds, for methods that need them
     label: str | Whole | None = None  # CSV: the column of the label, by name or number
-    owner: str | Whole | None = None  # CSV: the column that says whose row it is
+    owner: str | Whole | None = None  # CSV: the column of the owner; folder: "folder", see docs
     size: Count | tuple[Count, Count] | None = None  # folder: images are resized to this
     gray: bool | None = None  # folder: images are read without their colours
     options: Mapping[str, Any] = field(default_factory=dict)  # whatever else the reader takes

@@ -89,6 +89,7 @@ class Data:
     owner: Tensor | None = None  # (N,) long: the natural owner of each row (a writer), if known
     owner_test: Tensor | None = None
     peak: float = 255.0  # the value that means "full" in stored pixels
+    owners: tuple[str, ...] = ()  # what owners 0, 1, ... are called; empty: by their numbers
     scaler: Scaler = Scaler()  # what was done to the stored numbers; at first nothing
 
     @property
@@ -104,7 +105,12 @@ class Data:
             if t is not None:
                 digest.update(f"{t.dtype}{tuple(t.shape)}".encode())
                 digest.update(t.contiguous().numpy().data)
+        digest.update("\0".join(self.owners).encode())  # their names address their randomness
         return digest.hexdigest()
+
+    def owner_name(self, owner: int) -> str:
+        """What an owner is called."""
+        return self.owners[owner] if self.owners else str(owner)
 
 
 def scale(data: Data, how: Scaling = "standard") -> Data:

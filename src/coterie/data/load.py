@@ -172,7 +172,8 @@ def _in_final_form(
     y, y_test, classes = as_classes(
         raw.y, raw.y_test, known, f"{name}, row {{}}".format, f"{name}, test row {{}}".format
     )
-    owner, owner_test = as_owners(raw.owner, raw.owner_test, f"{name}, owner of row {{}}".format)
+    said = f"{name}, owner of row {{}}".format
+    owner, owner_test, owners = as_owners(raw.owner, raw.owner_test, said)
     if wanted and x.shape[1:] != wanted:
         raise DataError(
             f"the samples of {name} have shape {x.shape[1:]}, expected {wanted}",
@@ -183,7 +184,7 @@ def _in_final_form(
         )
     others = _tensor(x_test), _tensor(y_test), _tensor(owner), _tensor(owner_test)
     peak = peak or raw.peak or full
-    return Data(name, torch.from_numpy(x), torch.from_numpy(y), classes, *others, peak)
+    return Data(name, torch.from_numpy(x), torch.from_numpy(y), classes, *others, peak, owners)
 
 
 def _tensor(array: Array | None) -> Tensor | None:

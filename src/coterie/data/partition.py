@@ -101,7 +101,10 @@ def divide(
     labels, place = np.unique(y, return_inverse=True)
     n = clients or (1 if owner is None else len(np.unique(owner)))
     rng = numpy_stream(seed, "partition", whole.base.name)
-    dealt = hand_out(whole.base, Pool(place.reshape(-1), labels, owner), n, rng)
+    dealt = hand_out(whole.base, Pool(place.reshape(-1), labels, owner, data.owners), n, rng)
+    if owner is not None and data.owners and not whole.base.needs_owners:
+        many = f"the {len(np.unique(owner)):,} owners in the data are not the clients"
+        dealt.notes.append(f'{many}: partition.kind = "natural" would make each of them one')
     return complete(data, dealt, whole.modifiers, made)
 
 

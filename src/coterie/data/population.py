@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import html
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -108,7 +109,7 @@ class Population(Sequence[Client]):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the clients: 0, 1, ... or their owners' ids."""
+        """Of the clients: 0, 1, ... or their owners' names."""
         return self.partition.names
 
     @cached_property
@@ -162,11 +163,12 @@ class Population(Sequence[Client]):
 
         counts, names, group = self.label_counts(), self.names, self.group
         order = torch.arange(len(self)) if group is None else group.argsort(stable=True)
-        rows = [names[i] if group is None else f"{names[i]} (group {int(group[i])})" for i in order]
+        shown = [html.escape(name, quote=False) for name in names]  # a label understands some HTML
+        rows = [shown[i] if group is None else f"{shown[i]} (group {int(group[i])})" for i in order]
         figure = go.Figure(
             go.Heatmap(
                 z=counts[order].tolist(),
-                x=list(self.class_names),
+                x=[html.escape(name, quote=False) for name in self.class_names],
                 y=rows,
                 colorscale="Viridis",
                 zmin=0,
@@ -249,7 +251,7 @@ def merged(data: Data, partition: Partition) -> Data:
     if partition.pool == "train" or data.x_test is None or data.y_test is None:
         return data
     x, y = torch.cat([data.x, data.x_test]), torch.cat([data.y, data.y_test])
-    return replace(data, x=x, y=y, x_test=None, y_test=None, owner=None, owner_test=None)
+    return replace(data, x=x, y=y, x_test=None, y_test=None, owner=None, owner_test=None, owners=())
 
 
 def select(rows: Tensor, index: Tensor) -> Tensor:

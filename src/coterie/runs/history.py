@@ -70,14 +70,39 @@ class History:
         return pandas.DataFrame(self.rows, columns=list(Row._fields))
 
 
+FORMULA = frozenset("=+-@\t\r'")  # what a formula begins with, and the quote that guards it
 HEADER = ",".join(Row._fields) + "\n"
 
 
 def csv_lines(rows: Iterable[Iterable[object]]) -> str:
-    """Rows as lines of CSV, quoted where they must be."""
+    """Rows as lines of CSV, quoted where they must be, and no text of them a formula."""
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
+    csv.writer(text, lineterminator="\n").writerows(map(guarded, row) for row in rows)
     return text.getvalue()
+
+
+def guarded(cell: object) -> object:
+    """A cell that no spreadsheet computes: a quote in front of a text that begins like a formula.
+
+    >>> [guarded(cell) for cell in ("=cmd()", "'s Gravenhage", "Bern", "-0.5", -0.5)]
+    ["'=cmd()", "''s Gravenhage", 'Bern', '-0.5', -0.5]
+    """
+    if not isinstance(cell, str) or cell[:1] not in FORMULA:
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return f"'{cell}"
+    return cell
+
+
+def unguarded(cell: str) -> str:
+    """The text that `guarded` made a cell of.
+
+    >>> unguarded("'=cmd()"), unguarded("Bern")
+    ('=cmd()', 'Bern')
+    """
+    return cell.removeprefix("'")
 
 
 def to_csv(rows: Iterable[Row]) -> str:
@@ -93,4 +118,4 @@ def from_csv(text: str) -> History:
     """The history that `to_csv` wrote, header included."""
     reader = csv.reader(io.StringIO(text))
     next(reader, None)
-    return History([Row(int(r[0]), r[1], r[2], r[3], r[4], float(r[5])) for r in reader])
+    return History([Row(int(r[0]), unguarded(r[1]), r[2], r[3], r[4], float(r[5])) for r in reader])

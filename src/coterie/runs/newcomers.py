@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 from pydantic import TypeAdapter
 
 from coterie.core import storage
-from coterie.runs.history import csv_lines
+from coterie.runs.history import csv_lines, unguarded
 
 FILE = "newcomers.csv"
 
@@ -86,4 +86,5 @@ def read(folder: Path) -> Joined | None:
         return None
     rows = csv.DictReader(io.StringIO((folder / FILE).read_text()))
     known = [{name: v or None for name, v in row.items()} for row in rows]
+    known = [row | {"newcomer": unguarded(str(row["newcomer"]))} for row in known]
     return Joined(TypeAdapter(tuple[Row, ...]).validate_python(known))

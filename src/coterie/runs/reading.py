@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from coterie.core.errors import CheckpointError
 from coterie.core.model_kind import held_number
 from coterie.runs import checkpoint
-from coterie.runs.history import History, from_csv
+from coterie.runs.history import History, from_csv, unguarded
 from coterie.runs.records import saved_bytes
 from coterie.runs.whereabouts import expect_run
 
@@ -143,7 +143,7 @@ def clusters_from_csv(text: str) -> Clusters:
     """The table of clusters.csv, header included; a round whose last clients lack is left out."""
     rows = list(csv.reader(io.StringIO(text)))[1:]
     first = rows[0][0] if rows else ""
-    names = tuple(row[1] for row in rows if row[0] == first)
+    names = tuple(unguarded(row[1]) for row in rows if row[0] == first)
     n = len(names)
     rows = rows[: len(rows) // n * n] if n else []
 

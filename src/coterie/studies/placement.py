@@ -219,7 +219,9 @@ def arrivals(
     test = None if data.x_test is None or data.y_test is None else (data.x_test, data.y_test)
     owners = [-1] if data.owner is None else data.owner.unique().tolist()
     for owner in owners:
-        called = name if owner < 0 else f"{name}-{owner}"
+        called = name if owner < 0 else data.owner_name(owner)
+        if owner >= 0 and (not data.owners or called in known.owners):
+            called = f"{name}-{called}"  # a number alone is no name, and two cannot share one
         mine = slice(None) if data.owner is None else data.owner == owner
         x, y = scaler(data.x[mine]), place[data.y[mine]]
         if test and (data.owner is None or data.owner_test is not None):

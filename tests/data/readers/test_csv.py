@@ -61,6 +61,20 @@ def test_an_owner_column_is_no_feature(table):
     data = load(table("who,a,y\nbob,1,0\nann,2,1\nbob,3,0\n"), owner="who")
     assert data.owner is not None
     assert (data.owner.tolist(), data.x.shape) == ([1, 0, 1], (3, 1))
+    assert data.owners == ("ann", "bob")
+
+
+def test_owners_by_number_keep_it(table):
+    data = load(table("who,a,y\n12,1,0\n3,2,1\n12,3,0\n"), owner="who")
+    assert data.owner is not None
+    assert (data.owner.tolist(), data.owners, data.owner_name(12)) == ([12, 3, 12], (), "12")
+    named = load(table("who,a,y\n007,1,0\n3,2,1\n"), owner="who")
+    assert named.owners == ("007", "3")
+
+
+def test_a_row_that_is_nobodys_is_refused(table):
+    error = fails("D012", table("who,a,y\nbob,1,0\n,2,1\n"), owner="who")
+    assert ":3" in str(error.where)
 
 
 def test_tabs_and_semicolons_are_read(table):

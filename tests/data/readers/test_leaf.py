@@ -28,15 +28,16 @@ def write(path: Path, content: object) -> Path:
     return path
 
 
-def test_users_are_owners_numbered_by_appearance(tmp_path):
+def test_users_are_owners_with_their_names(tmp_path):
     write(tmp_path / "train" / "a.json", leaf({"zoe": [0, 1], "ann": [2]}))
     write(tmp_path / "train" / "b.json", leaf({"bob": [1], "zoe": [0]}))
     write(tmp_path / "test" / "a.json", leaf({"ann": [1], "new": [0]}))
     data = load(tmp_path)
     assert data.owner is not None
     assert data.owner_test is not None
-    assert data.owner.tolist() == [0, 0, 1, 2, 0]
-    assert data.owner_test.tolist() == [1, 3]
+    assert data.owners == ("ann", "bob", "new", "zoe")
+    assert data.owner.tolist() == [3, 3, 0, 1, 3]
+    assert data.owner_test.tolist() == [0, 2]
     assert data.y.tolist() == [0, 1, 2, 1, 0]
     assert data.x[:, 0].tolist() == pytest.approx([0, 0.1, 0.2, 0.1, 0])
 

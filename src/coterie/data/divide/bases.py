@@ -23,6 +23,7 @@ class Pool:
     y: Ints  # (N,) 0..K-1
     labels: Ints  # (K,)
     owner: Ints | None = None  # (N,)
+    owners: tuple[str, ...] = ()  # what owners 0, 1, ... are called; empty: by their numbers
 
     def __len__(self) -> int:
         return len(self.y)
@@ -217,7 +218,7 @@ def _(kind: kinds.Natural, pool: Pool, n: int, rng: Rng) -> Dealt:
     )
     return Dealt(
         [parts[i] for i in chosen],
-        names=tuple(str(ids[i]) for i in chosen),
+        names=tuple(pool.owners[ids[i]] if pool.owners else str(ids[i]) for i in chosen),
         notes=[note] if len(chosen) < n else [],
     )
 

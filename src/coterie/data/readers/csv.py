@@ -141,10 +141,12 @@ def _read(table: _Table, label: Column | None, owner: Column | None) -> Raw:
         words.append(cells[target].strip())
         if holder is not None:
             owners.append(cells[holder].strip())
+            if not owners[-1]:
+                fix = "say whose row it is, or remove it"
+                raise fault(table.at(line), "the owner is missing", "D012", fix)
     x = np.asarray(values).reshape(len(lines), len(features))
     _finite(table, x, lines, features)
-    owned = all(word.isdecimal() for word in owners)  # whole numbers, or else words
-    owner_of = None if holder is None else np.array(owners, dtype=np.int64 if owned else str)
+    owner_of = None if holder is None else np.array(owners, dtype=str)
     return Raw(x, _labels(table, words, lines), owner=owner_of)
 
 

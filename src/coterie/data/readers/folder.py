@@ -6,8 +6,9 @@ import os
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -29,37 +30,57 @@ Size = int | tuple[int, int]
 Source = Path | IO[bytes]
 
 
-def read_folder(path: Path, *, size: Size | None = None, gray: bool | None = None) -> Raw:
+def read_folder(
+    path: Path,
+    *,
+    size: Size | None = None,
+    gray: bool | None = None,
+    owner: Literal["folder"] | None = None,
+) -> Raw:
     """Images in one folder per class, the folder's name being the class; `train` and `test`
     subfolders are honoured. `size` resizes to (H, W); `gray` drops the colours (left out, an image
-    set is gray if every image of it is)."""
+    set is gray if every image of it is). With `owner = "folder"` there is one folder per owner, and
+    in each of them one per class."""
     parts = [path / "train", path / "test"] if (path / "train").is_dir() else [path]
-    listed = [_listed(part, path) for part in parts if part.is_dir()]
+    listed = [_of_owners(part, path, owner is not None) for part in parts if part.is_dir()]
     train = listed[0]
-    empty = [name for name, files in train.items() if not files]
+    empty = [home for home, classes in train.items() if not classes]
+    empty += [home / name for home, found in train.items() for name, f in found.items() if not f]
     if not train or empty:
         raise DataError(
-            f"{parts[0] / empty[0] if empty else parts[0]} holds no images",
+            f"{empty[0] if empty else parts[0]} holds no images",
             code="D010",
             where=str(parts[0]),
             why="every subfolder is a class and holds its images: " + ", ".join(sorted(IMAGES)),
             fix="put images into it, or remove it",
         )
-    strange = [name for part in listed[1:] for name in part if name not in train]
-    if strange:
-        raise DataError(
-            f"the class '{strange[0]}' is in the test folder only",
-            code="D019",
-            where=str(parts[1] / strange[0]),
-            why=f"the training folder has the classes {', '.join(train)}",
-            fix="give the folder the same name in both, or remove it",
-        )
-    files = [[file for group in part.values() for file in group] for part in listed]
-    x = decoded([file for part in files for file in part], size, gray)
-    y = np.array([name for part in listed for name, group in part.items() for _ in group])
-    cut = len(files[0])
-    raw = Raw(x[:cut], y[:cut], channels="last")
-    return raw.tested(Raw(x[cut:], y[cut:])) if len(x) > cut else raw
+    known = list(dict.fromkeys(name for found in train.values() for name in found))
+    for part in listed[1:]:
+        for home, found in part.items():
+            if strange := [name for name in found if name not in known]:
+                raise DataError(
+                    f"the class '{strange[0]}' is in the test folder only",
+                    code="D019",
+                    where=str(home / strange[0]),
+                    why=f"the training folder has the classes {', '.join(known)}",
+                    fix="give the folder the same name in both, or remove it",
+                )
+    rows = [
+        [
+            (home.name, name, file)
+            for home, found in part.items()
+            for name in found
+            for file in found[name]
+        ]
+        for part in listed
+    ]
+    x = decoded([file for part in rows for *_, file in part], size, gray)
+    whose, y, _ = (np.array(column) for column in zip(*chain(*rows), strict=True))
+    cut, owned = len(rows[0]), None if owner is None else whose
+    raw = Raw(x[:cut], y[:cut], owner=None if owned is None else owned[:cut], channels="last")
+    if len(x) == cut:
+        return raw
+    return raw.tested(Raw(x[cut:], y[cut:], owner=None if owned is None else owned[cut:]))
 
 
 def decoded(
@@ -148,6 +169,16 @@ def _size(size: Size) -> tuple[int, int]:
             fix="size is a number of pixels, or a pair (height, width)",
         )
     return pair[0], pair[1]
+
+
+def _of_owners(folder: Path, root: Path, owned: bool) -> dict[Path, dict[str, list[Path]]]:
+    """The classes in each owner's folder; without owners, in the folder itself."""
+    if not owned:
+        classes = _listed(folder, root)
+        return {folder: classes} if classes else {}
+    with reading(folder):
+        homes = sorted(e for e in folder.iterdir() if e.is_dir() and e.name[0] != ".")
+        return {home: _listed(inside(home, root), root) for home in homes}
 
 
 def _listed(folder: Path, root: Path) -> dict[str, list[Path]]:

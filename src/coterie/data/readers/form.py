@@ -168,18 +168,38 @@ def as_classes(
 
 def as_owners(
     owner: Array | None, owner_test: Array | None, at: At
-) -> tuple[Array | None, Array | None]:
-    """The owner of each row as a long: numbers are kept, words are put in sorted order."""
+) -> tuple[Array | None, Array | None, tuple[str, ...]]:
+    """The owner of each row as a long, and the owners' names: words are put in sorted order.
+
+    Numbers, also where they are written as words, are kept and are their own names.
+
+    >>> as_owners(np.array(["Rome", "Bern"]), None, "row {}".format)
+    (array([1, 0]), None, ('Bern', 'Rome'))
+    """
     given = {
         name: o.reshape(-1) for name, o in (("", owner), ("test", owner_test)) if o is not None
     }
     if all(o.dtype.kind in "biuf" for o in given.values()):
         numbered = {name: whole(o, at) for name, o in given.items()}
-    else:
-        words = {name: o.astype(str) for name, o in given.items()}
-        names = np.unique(np.concatenate(list(words.values())))
-        numbered = {name: np.searchsorted(names, o) for name, o in words.items()}
-    return numbered.get(""), numbered.get("test")
+        return numbered.get(""), numbered.get("test"), ()
+    words = {name: np.char.strip(o.astype(str)) for name, o in given.items()}
+    for part in words.values():
+        _expect_names(part, at)
+    names = np.unique(np.concatenate(list(words.values())))
+    if all(word.isdecimal() and str(int(word)) == word for word in names.tolist()):
+        numbered = {name: part.astype(np.int64) for name, part in words.items()}
+        return numbered.get(""), numbered.get("test"), ()
+    numbered = {name: np.searchsorted(names, part) for name, part in words.items()}
+    return numbered.get(""), numbered.get("test"), tuple(names.tolist())
+
+
+def _expect_names(words: Array, at: At) -> None:
+    """Refuse an owner that nobody could be told by: no name at all, or one that is not printed."""
+    for row, word in enumerate(words.tolist()):
+        if not word:
+            raise _bad(row, at, "the owner is missing", "say whose row it is, or remove it")
+        if not word.isprintable():
+            raise _bad(row, at, f"the owner is called {word!r}", "use a name that can be printed")
 
 
 def _kind(y: Array) -> str:

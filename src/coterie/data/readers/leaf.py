@@ -20,15 +20,14 @@ _broken = partial(
 def read_leaf(path: Path) -> Raw:
     """A folder with train/*.json and test/*.json, a folder of such files, or one file.
 
-    A row's owner is the position of its user among all users, the training ones first.
+    A row's owner is its user.
     """
-    users: dict[str, int] = {}
     if path.is_file():
-        return _part([path], users)
+        return _part([path])
     divided = (path / "train").is_dir()
-    train = _part(_files(path / "train" if divided else path, path), users)
+    train = _part(_files(path / "train" if divided else path, path))
     test = _files(path / "test", path) if divided and (path / "test").is_dir() else []
-    return train.tested(_part(test, users)) if test else train
+    return train.tested(_part(test)) if test else train
 
 
 def _files(folder: Path, root: Path) -> list[Path]:
@@ -37,25 +36,25 @@ def _files(folder: Path, root: Path) -> list[Path]:
         return [inside(file, root) for file in sorted(folder.glob("*.json"))]
 
 
-def _part(files: list[Path], users: dict[str, int]) -> Raw:
-    """The samples of every user in some files; `users` numbers them as they come."""
+def _part(files: list[Path]) -> Raw:
+    """The samples of every user in some files."""
     x: list[Array] = []
     y: list[Any] = []
-    owner: list[int] = []
+    owner: list[str] = []
     for file in files:
         content = _content(file)
         for name in content["users"]:
             rows, labels = _user(content, name, file)
             x += rows
             y += labels
-            owner += [users.setdefault(name, len(users))] * len(rows)
+            owner += [name] * len(rows)
     if not x:
         raise DataError(
             "there are no samples in " + (", ".join(map(str, files)) or "the folder"),
             code="D010",
             fix="build the set again: LEAF writes train/*.json and test/*.json",
         )
-    return Raw(stack(x, "sample"), np.array(y), owner=np.array(owner, dtype=np.int64))
+    return Raw(stack(x, "sample"), np.array(y), owner=np.array(owner, dtype=str))
 
 
 def _content(file: Path) -> dict[str, Any]:

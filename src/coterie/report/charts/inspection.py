@@ -7,6 +7,8 @@ from typing import Any
 
 from torch import Tensor
 
+from coterie.report.charts.style import plain
+
 
 def figure(heads: tuple[str, str]) -> Any:
     """An empty Plotly figure of two parts, one above the other, each under its head."""
@@ -38,8 +40,8 @@ def add_trajectories(
             legendgroup=f"{kind} {label}",
             showlegend=label not in met,
             line={"color": qualitative.Plotly[label % len(qualitative.Plotly)], "width": 1},
-            text=list(classes),
-            hovertemplate=f"client {name}<br>class %{{text}}<extra></extra>",
+            text=[plain(c) for c in classes],
+            hovertemplate=f"client {plain(name)}<br>class %{{text}}<extra></extra>",
             **place,
         )
         met.add(label)
