@@ -349,7 +349,7 @@ def test_what_a_dying_superlink_forgot_was_not_taken() -> None:
         def push_messages(self, messages: Any) -> Any:
             raise ObjectPushError("an object", 1, "a session")
 
-    reached = Reached(Dying())  # type: ignore[arg-type]
+    reached = Reached(Dying(), None)  # type: ignore[arg-type]
     assert list(reached.push_messages([None, None])) == [None, None]
 
 

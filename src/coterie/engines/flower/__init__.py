@@ -7,6 +7,7 @@ validate   an answer is looked at before a number of it is used; knows no Flower
 client     the client's side, and what it keeps for itself, on its own disk
 serving    a server and a client as commands
 children   SuperLink and SuperNode as processes that end with their parent; child is their main
+guard      stands before the SuperLink: who may ask for what, and how much may be sent
 runtime    being the server of a run, and answering a SuperNode, inside our own process
 certs      an authority, a server's certificate, a key per client; nginx a proxy before the server
 internals  all that is used below Flower's public interface: nothing else may import it

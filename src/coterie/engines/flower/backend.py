@@ -20,12 +20,14 @@ from coterie.core.layout import Layout
 from coterie.core.types import Engine, Evaluation, Federation, Method, Reply, State
 from coterie.engines.flower import messages, validate
 from coterie.engines.flower.exchange import Exchange
+from coterie.engines.flower.inbox import HEADS
 from coterie.engines.flower.messages import Asking
 from coterie.engines.flower.validate import Address, NotFiniteError, RefusedError
 from coterie.engines.front import Front, named
 from coterie.engines.question import Backend, Question, Refusal
 from coterie.tasks import wire
 
+ANY = 1 << 24  # bytes of an answer whose form nobody knows, if its model is small
 SPARE = 60.0  # seconds that a message outlives its deadline, so that a late answer is seen
 
 
@@ -101,13 +103,16 @@ class Flower(Backend):
         """Refusals as they came, then the answers that can be used, in the order of the cohort."""
         places = {question.name(j): j for j in range(len(question.cohort))}
         layout = question.setting.layout
-        forms, limit = question.task.answer_form(layout), max(1 << 26, 32 * layout.size)
+        forms = question.task.answer_form(layout)
+        limit = validate.size_of(forms) if forms is not None else max(ANY, 32 * layout.size)
         usable: dict[int, Reply] = {}
         refused: dict[int, Refusal] = {}
 
         def accept(name: str, message: Message) -> bool:
             j, samples = places[name], self.exchange.clients[name].samples
             try:
+                if message.has_error():
+                    raise RefusedError(message.error.reason)
                 address = self.address(question, j)
                 usable[j] = messages.answered(message.content, address, forms, samples, limit)
             except RefusedError as fault:
@@ -121,6 +126,7 @@ class Flower(Backend):
             accept,
             deadline=self.deadlines.deadline,
             needed=self.deadlines.needed(len(places)),
+            largest=limit + HEADS,
         )
         odd = validate.odd_ones({j: named(reply) for j, reply in sorted(usable.items())})
         refused |= {j: Refusal(why) for j, why in odd.items()}

@@ -1,60 +1,21 @@
-"""Started as `python -m coterie.engines.flower.child PARENT superlink|supernode ...`.
+"""Started as `python -m coterie.engines.flower.child PARENT superlink|supernode HOME CERTS ...`.
 
-Flower's own program, which ends when its parent does, looks for nothing outside, and, for the
-SuperLink, lets nobody but this machine reach anything but the interface for clients.
+Flower's own program, which ends when its parent does and looks for nothing outside; before the
+SuperLink stands our guard. CERTS is empty where nobody is asked for a key.
 """
 
 from __future__ import annotations
 
 import ctypes
-import ipaddress
 import os
 import signal
 import sys
 import threading
 import time
-from typing import Any
+from pathlib import Path
 
-FLEET = "/v1/fleet/"
 HEARTBEAT = 10  # seconds; a client that is gone is noticed after two of them
 POLL = 1.0  # seconds after which a SuperNode asks for work again
-
-
-class Guard:
-    """Refuses whatever comes from another machine and is not for the clients' interface.
-
-    Behind a reverse proxy on this machine the address is the one the proxy forwards.
-    """
-
-    def __init__(self, app: Any) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Pass a request on, or answer 404."""
-        if scope["type"] == "lifespan" or allowed(scope["path"], (scope["client"] or ("",))[0]):
-            await self.app(scope, receive, send)
-            return
-        head = [(b"content-length", b"0")]
-        await send({"type": "http.response.start", "status": 404, "headers": head})
-        await send({"type": "http.response.body", "body": b""})
-
-
-def allowed(path: str, client: str) -> bool:
-    """Whether a request may pass.
-
-    >>> allowed("/v1/fleet/pull-messages", "203.0.113.9"), allowed("/v1/control/x", "203.0.113.9")
-    (True, False)
-    >>> allowed("/v1/control/start-run", "127.0.0.1"), allowed("/v1/control/start-run", "unknown")
-    (True, False)
-    >>> allowed("/v1/fleet/../control/start-run", "203.0.113.9")
-    False
-    """
-    if path.startswith(FLEET) and ".." not in path:
-        return True
-    try:
-        return ipaddress.ip_address(client).is_loopback
-    except ValueError:
-        return False
 
 
 def end_with(parent: int) -> None:
@@ -74,13 +35,16 @@ def end_with(parent: int) -> None:
 
 def main() -> None:
     """Read who the parent is and what to be."""
-    parent, what = int(sys.argv[1]), sys.argv[2]
+    parent, what, home, folder = int(sys.argv[1]), sys.argv[2], Path(sys.argv[3]), sys.argv[4]
     end_with(parent)
-    sys.argv = [f"flower-{what}", *sys.argv[3:]]
-    from coterie.engines.flower import internals  # only now: to end with the parent comes first
+    sys.argv = [f"flower-{what}", *sys.argv[5:]]
+    # Only now: to end with the parent comes first.
+    from coterie.engines.flower import certs, internals
+    from coterie.engines.flower.guard import Guard
 
     if what == "superlink":
-        internals.run_superlink(Guard)
+        keys = frozenset(certs.listed(Path(folder)).values()) if folder else None
+        internals.run_superlink(Guard, secret=(home / "secret").read_bytes(), keys=keys)
     else:
         internals.run_supernode(HEARTBEAT, POLL)
 

@@ -29,10 +29,11 @@ class Child:
         arguments: Sequence[str],
         home: Path,
         judge: Callable[[int, str], None] = lambda code, log: None,
+        certs: Path | None = None,
     ) -> None:
         self.what, self.judge, self.log = what, judge, home / f"{what}.log"
         self.command = [sys.executable, "-m", "coterie.engines.flower.child", str(os.getpid())]
-        self.command += [what, *arguments]
+        self.command += [what, str(home), str(certs or ""), *arguments]
         self.environment = {
             **os.environ,
             "FLWR_TELEMETRY_ENABLED": "0",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from flwr.app import ConfigRecord, Message, RecordDict
 
 from coterie.engines.flower import messages, validate
+from coterie.engines.flower.inbox import LEAST, REFUSED
 from coterie.engines.flower.validate import RefusedError
 
 if TYPE_CHECKING:
@@ -143,14 +144,17 @@ class Exchange:
         *,
         deadline: float,
         needed: int,
+        largest: int = LEAST,
     ) -> None:
         """Ask each client by name and hand every answer to `accept`, which says if it was one.
 
-        `questions` make the message for a client, given the node at which it is now.
+        `questions` make the message for a client, given the node at which it is now; an answer
+        has at most `largest` bytes, or it comes as an error of the code REFUSED.
         It ends when everybody answered; when all who are there did and they are enough; or at the
         deadline. Who goes away and comes back in time is asked again.
         """
         began, done = self.clock.now(), 0
+        self.grid.largest = max(LEAST, largest)  # Flower's own grid takes no notice of it
         self.turned_away.clear()  # they may introduce themselves again: the first may be gone
         waiting = {name: Pending() for name in questions}
         while True:
@@ -174,7 +178,7 @@ class Exchange:
                 name = owner[key]
                 if name not in waiting:  # an answer to an earlier message with the same question
                     self.tell({"event": "duplicate", "client": name})
-                elif message.has_error():
+                elif message.has_error() and message.error.code != REFUSED:
                     self.unreached(name, message, waiting, key)
                 else:
                     done += accept(name, message)

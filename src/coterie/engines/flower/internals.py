@@ -14,11 +14,18 @@ import time
 from types import SimpleNamespace
 from typing import Any
 
+# What comes of a message that cannot be taken.
+from flwr.app import Error, Metadata
+from flwr.app.message import make_message
+
 # A run needs a bundle of code, though ours holds none.
 from flwr.cli.build import build_fab_from_files
 
+# How large the pieces are in which arrays travel.
+from flwr.common.constant import FLWR_PRIVATE_MAX_ARRAY_CHUNK_SIZE as PIECE
+
 # How a task ended, and the messages in which a task, its run and its context are told.
-from flwr.common.constant import SubStatus
+from flwr.common.constant import SUPERLINK_NODE_ID, TIMESTAMP_HEADER, SubStatus
 from flwr.common.serde import context_from_proto, run_from_proto
 
 # What is said to the SuperLink about runs and about clients that may take part.
@@ -29,6 +36,7 @@ from flwr.proto.control_pb2 import (
     UnregisterNodeRequest,
 )
 from flwr.proto.fab_pb2 import Fab
+from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest, PullObjectRequest
 from flwr.proto.node_pb2 import Node
 
 # What is said by whoever works on a task: it takes it, shows that it lives, and gives it back.
@@ -40,10 +48,23 @@ from flwr.proto.runtime_pb2 import (
     SendTaskHeartbeatRequest,
 )
 
+# How clients sign their requests.
+from flwr.supercore.constant import (
+    FLEET_HTTP_PUBLIC_KEY_HEADER,
+    FLEET_HTTP_SIGNATURE_HEADER,
+    SYSTEM_MESSAGE_TYPE,
+)
+from flwr.supercore.constant import HEAD_BODY_DIVIDER as DIVIDER
+
 # Whoever asks the SuperLink to start a run or to let a client in.
 from flwr.supercore.control import ControlHttpClient
+from flwr.supercore.date import now
 
 # Large arrays travel as objects of their own, beside the message that they belong to.
+from flwr.supercore.inflatable.inflatable_object import (
+    get_object_head_values_from_object_content,
+    iterate_object_tree,
+)
 from flwr.supercore.inflatable.inflatable_protobuf_utils import (
     make_confirm_message_received_fn_protobuf,
     make_pull_object_fn_protobuf,
@@ -51,6 +72,7 @@ from flwr.supercore.inflatable.inflatable_protobuf_utils import (
 from flwr.supercore.inflatable.inflatable_utils import (
     ObjectPullError,
     ObjectPushError,
+    inflate_object_from_contents,
     pull_and_inflate_object_from_tree,
 )
 
@@ -60,6 +82,7 @@ from flwr.supercore.interceptors import (
     RuntimeVersionHttpInterceptor,
     SuperExecAuthHttpInterceptor,
 )
+from flwr.supercore.primitives.asymmetric import bytes_to_public_key, verify_signature
 from flwr.supercore.runtime import RuntimeHttpClient
 
 # Messages are signed with the task that this process works on.
@@ -70,6 +93,8 @@ from flwr.superlink.grid import HttpGrid
 from flwr.supernode.runtime.run_clientapp import push_message, push_task_output
 
 ACQUIRE = "/flwr.proto.Runtime/AcquireTask"  # the one request that must be signed with the secret
+KEY_HEADER = FLEET_HTTP_PUBLIC_KEY_HEADER.encode()
+SIGNATURE_HEADER, TIME_HEADER = FLEET_HTTP_SIGNATURE_HEADER.encode(), TIMESTAMP_HEADER.encode()
 SERVER_TASK, CLIENT_TASK = "flwr-serverapp", "flwr-clientapp"  # what a task can be
 
 
@@ -78,9 +103,11 @@ def identify(task_id: int, run_id: int, node_id: int) -> None:
     TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = task_id, run_id, node_id
 
 
-def keep_trying(grid: HttpGrid, seconds: float) -> None:
-    """Let a grid wait so long for a SuperLink that does not answer."""
+def speak_through(grid: HttpGrid, client: RuntimeHttpClient, seconds: float) -> None:
+    """Let a grid use a client of ours, and wait so long for a SuperLink that does not answer."""
     grid._retry_invoker.max_time = seconds
+    client._retry_invoker = grid._retry_invoker
+    grid._client = client
 
 
 def set_message_id(message: Any, message_id: str) -> None:
@@ -88,7 +115,25 @@ def set_message_id(message: Any, message_id: str) -> None:
     message.metadata.__dict__["_message_id"] = message_id
 
 
-def run_superlink(middleware: Any) -> None:
+def error_message(run_id: int, reply_to: str, code: int, reason: str) -> Any:
+    """A message that stands for an answer that cannot be taken."""
+    return make_message(
+        metadata=Metadata(
+            run_id=run_id,
+            message_id="",
+            src_node_id=SUPERLINK_NODE_ID,
+            dst_node_id=SUPERLINK_NODE_ID,
+            message_type=SYSTEM_MESSAGE_TYPE,
+            group_id="",
+            ttl=0,
+            reply_to_message_id=reply_to,
+            created_at=now().timestamp(),
+        ),
+        error=Error(code=code, reason=reason),
+    )
+
+
+def run_superlink(middleware: Any, **options: Any) -> None:
     """Flower's SuperLink, with every request passed through a middleware of ours."""
     from flwr.superlink import main
     from flwr.superlink.cli.flower_superlink import flower_superlink
@@ -97,7 +142,7 @@ def run_superlink(middleware: Any) -> None:
 
     def guarded(*args: Any, **keywords: Any) -> Any:
         app = create(*args, **keywords)
-        app.add_middleware(middleware)
+        app.add_middleware(middleware, **options)
         return app
 
     main.create_app = guarded

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from coterie.engines.flower.guard import FLEET, LARGEST
+
 TEMPLATE = """\
 # Written by `coterie serve --proxy nginx`. Include it inside the http block of nginx.conf.
 # Outside: {listen} with TLS, only {fleet}. Inside: the SuperLink on 127.0.0.1:{port}.
@@ -22,7 +24,7 @@ server {{
         proxy_http_version 1.1;
         proxy_set_header Host $host;
         proxy_set_header X-Forwarded-For $remote_addr;
-        client_max_body_size 64m;   # Flower sends arrays in pieces of a few megabytes
+        client_max_body_size {largest};   # bytes: Flower sends arrays in pieces
         proxy_read_timeout 120s;
     }}
 
@@ -35,4 +37,6 @@ server {{
 
 def configuration(certs: Path, port: int, listen: str) -> str:
     """The text of a configuration for nginx."""
-    return TEMPLATE.format(certs=certs.resolve(), port=port, listen=listen, fleet="/v1/fleet/")
+    return TEMPLATE.format(
+        certs=certs.resolve(), port=port, listen=listen, fleet=FLEET, largest=LARGEST
+    )

@@ -22,6 +22,8 @@ from flwr.clientapp import ClientApp
 from coterie.core.errors import QuorumError
 from coterie.engines.flower import internals
 from coterie.engines.flower.children import Child
+from coterie.engines.flower.guard import HEADER, credential
+from coterie.engines.flower.inbox import LEAST, Inbox
 
 C = TypeVar("C", internals.RuntimeHttpClient, internals.ControlHttpClient)
 BEAT = 5.0  # seconds between two signs of life
@@ -52,11 +54,12 @@ class Endpoint:
     def connect(self, kind: type[C], *interceptors: Any) -> C:
         """A client of some interface. It does not try again by itself: we have deadlines."""
         ours = internals.RuntimeVersionHttpInterceptor(component_name="coterie")
+        known = Credential(credential(self.secret))
         return kind.from_server_address(
             server_address=f"127.0.0.1:{self.port}",
             insecure=self.ca is None,
             root_certificates=self.ca.read_bytes() if self.ca else None,
-            interceptors=[ours, *interceptors],
+            interceptors=[ours, known, *interceptors],
         )
 
     def executor(self) -> internals.RuntimeHttpClient:
@@ -70,6 +73,18 @@ class Endpoint:
         """Whoever took a task, and has its token."""
         signed = internals.RuntimeTokenHttpInterceptor(token)
         return self.connect(internals.RuntimeHttpClient, signed)
+
+
+@dataclass(frozen=True)
+class Credential:
+    """Shows the guard of a SuperLink with every request that it comes from us."""
+
+    value: str
+
+    def intercept(self, context: Any, call_next: Any) -> Any:
+        """Add it to a request's head."""
+        context.request.headers[HEADER] = self.value
+        return call_next(context)
 
 
 def wait_until_up(endpoint: Endpoint, child: Child, seconds: float = 60.0) -> None:
@@ -141,7 +156,7 @@ def server_run(endpoint: Endpoint, seconds: float) -> Iterator[Reached]:
         root_certificates=endpoint.ca.read_bytes() if endpoint.ca else None,
         token=token,
     )
-    internals.keep_trying(grid, seconds)  # it may be being started again
+    internals.speak_through(grid, endpoint.holder(token), seconds)  # it may be started again
     status = internals.SubStatus.FAILED
     with endpoint.holder(token) as holder, beating(holder):
         taken = holder.PullTaskInput(internals.PullTaskInputRequest())
@@ -149,7 +164,7 @@ def server_run(endpoint: Endpoint, seconds: float) -> Iterator[Reached]:
         internals.identify(taken.task_id, taken.run.run_id, context.node_id)
         grid.set_run(internals.run_from_proto(taken.run))
         try:
-            yield Reached(grid)
+            yield Reached(grid, Inbox(grid._runtime_client, grid.run.run_id))
             status = internals.SubStatus.COMPLETED
         finally:
             with suppress(httpx.HTTPError):  # the SuperLink is gone: nobody is left to be told
@@ -162,8 +177,9 @@ def server_run(endpoint: Endpoint, seconds: float) -> Iterator[Reached]:
 class Reached:
     """The part of Flower's grid that messages go through; its loss is an error of ours."""
 
-    def __init__(self, grid: internals.HttpGrid) -> None:
-        self.grid = grid
+    def __init__(self, grid: internals.HttpGrid, inbox: Inbox) -> None:
+        self.grid, self.inbox = grid, inbox
+        self.largest = LEAST  # bytes of an answer: one that has more is not fetched
 
     def get_nodes(self) -> Iterable[Any]:
         """The nodes that are there, with their ids and the times at which they came."""
@@ -181,7 +197,7 @@ class Reached:
     def pull_messages(self, message_ids: list[str]) -> Iterable[Message]:
         """The answers to these messages that have come."""
         with reaching():
-            return self.grid.pull_messages(message_ids)
+            return self.inbox.pull(message_ids, self.largest)
 
 
 @contextmanager

@@ -86,7 +86,7 @@ def serving(
         arguments += ["--ssl-certfile", str(server.certs / "server.pem")]
         arguments += ["--ssl-keyfile", str(server.certs / "server.key")]
     endpoint = Endpoint(server.port, secret, server.certs / "ca.pem" if server.certs else None)
-    with Child("superlink", arguments, home) as child:
+    with Child("superlink", arguments, home, certs=server.certs) as child:
         wait_until_up(endpoint, child)
         nodes = runtime.register(endpoint, keys.listed(server.certs)) if server.certs else {}
         with runtime.server_run(endpoint, RETURN) as grid:

@@ -64,10 +64,21 @@ def tensors(arrays: Mapping[str, Packed], expected: Forms | None, limit: int) ->
         missing = sorted(expected.keys() - arrays.keys())
         extra = sorted(arrays.keys() - expected.keys())
         raise RefusedError(f"expected {sorted(expected)}, missing {missing}, unknown {extra}")
-    return {
-        name: tensor(name, packed, expected[name] if expected is not None else None, limit)
-        for name, packed in arrays.items()
-    }
+    found: dict[str, Tensor] = {}
+    for name, packed in arrays.items():
+        form = expected[name] if expected is not None else None
+        found[name] = tensor(name, packed, form, limit)
+        limit -= found[name].nbytes  # for all of them together
+    return found
+
+
+def size_of(forms: Forms) -> int:
+    """How many bytes arrays of these forms have.
+
+    >>> size_of({"value": ("float32", (8, 3)), "extra.n": ("int64", ())})
+    104
+    """
+    return sum(KINDS[dtype] * math.prod(shape) for dtype, shape in forms.values())
 
 
 def tensor(name: str, packed: Packed, expected: Form | None, limit: int) -> Tensor:
