@@ -13,7 +13,7 @@ from coterie.cli import options, running, say
 from coterie.cli.options import AllowCode, Insecure, JsonEvents, Out, Quiet, Settings
 from coterie.cli.progress import watching
 from coterie.cli.train import conclude
-from coterie.core.errors import ConfigError
+from coterie.core.errors import AccessError, ConfigError
 from coterie.core.events import Event, Listener
 
 if TYPE_CHECKING:
@@ -221,9 +221,28 @@ def join(
         import_module(module)
     known = serving.expect(certs / "name").read_text().strip() if certs and not insecure else name
     host = host_of(known, data, client, partition_from, trust or [])
+    if certs and not insecure:
+        its_own_key(known, host.name, certs)
     home = (state or HOME / host.name).expanduser()
     say.label("join", f"client {host.name} at {server}; private state in {home}")
-    serving.joining(server, host, home, certs=None if insecure else certs, seconds=leave_after)
+    serving.joining(
+        server,
+        host,
+        home,
+        certs=None if insecure else certs,
+        seconds=leave_after,
+        away=lambda: say.label("wait", f"nobody answers at {server} yet"),
+    )
+
+
+def its_own_key(known: str | None, name: str, certs: Path) -> None:
+    """Refuse a client with another's key: no server would let it in."""
+    if known != name:
+        raise AccessError(
+            f"the key in {certs} was made for client {known}, and this is client {name}",
+            code="A001",
+            fix=f"give --certs with the folder of client {name}",
+        )
 
 
 def server_may_be_joined(server: str, certs: Path | None, insecure: bool) -> None:

@@ -42,13 +42,14 @@ def run_federation(
     *,
     resume: bool = False,
     names: Sequence[str] = (),
-    registered: Callable[[], Mapping[int, str]] = dict,
+    registered: Callable[[], Mapping[int, str] | None] = lambda: None,
     check: Callable[[], None] = lambda: None,
 ) -> Result:
     """Train an experiment with whoever is at the far end of a Flower grid, into a folder.
 
-    `names` are the only clients that are let in, if given; `registered` says whose key a node has;
-    `check` raises if the grid is gone while clients are waited for.
+    `names` are the only clients that are let in, if given; `registered` says whose key a node has,
+    and turns away who has none of them; `check` raises if the grid is gone while clients are
+    waited for.
     """
     refuse_few_shots(config)
     known = Agreement.load(folder) if resume else None

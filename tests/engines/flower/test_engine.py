@@ -373,11 +373,62 @@ def test_a_name_that_is_not_the_keys_is_refused(tmp_path: Path) -> None:
     from coterie.engines.flower.exchange import Exchange
 
     rig = Rig(tmp_path)
-    exchange = Exchange(rig.grid, tell=rig.events.append, registered=lambda: {103: "someone"})
+    names = {node: owner.name for node, owner in rig.grid.owners.items()} | {103: "someone"}
+    exchange = Exchange(rig.grid, tell=rig.events.append, registered=lambda: names)
     exchange.look()
     exchange.collect()
     assert set(exchange.clients) == {"0", "1", "2", "4", "5", "6", "7"}
     assert "its key belongs to someone" in rig.said("refused")[0]["why"]
+    assert [to for to, kind in rig.grid.sent if kind == "query.away"] == ["3"]
+
+
+def test_a_node_whose_key_we_did_not_register_is_told_nothing(tmp_path: Path) -> None:
+    from coterie.engines.flower.exchange import Exchange
+
+    rig = Rig(tmp_path)
+    rig.grid.sent.clear()
+    exchange = Exchange(rig.grid, tell=rig.events.append, registered=lambda: {103: "3"})
+    exchange.look()
+    exchange.collect()
+    exchange.look()
+    assert set(exchange.clients) == {"3"}  # the one that is listed
+    assert {to for to, _ in rig.grid.sent} == {"3"}
+    refused = rig.said("refused")
+    assert [e["node"] for e in refused] == ["100", "101", "102", "104", "105", "106", "107"]
+    assert {e["why"] for e in refused} == {"this server did not register its key"}
+
+
+def test_a_client_hears_why_it_is_not_wanted(tmp_path: Path) -> None:
+    from flwr.app import Context
+
+    from coterie.engines.flower.client import client_app
+
+    heard: list[str] = []
+    away = RecordDict({"away": ConfigRecord({"why": "nobody\x1b[2J expects it"})})
+    message = Message(away, dst_node_id=1, message_type="query.away")
+    context = Context(run_id=1, node_id=1, node_config={}, state=RecordDict(), run_config={})
+    client_app(lambda c: (None, tmp_path), heard.append)(message, context)  # type: ignore[arg-type,return-value]
+    assert heard == ["nobody?[2J expects it"]
+
+
+def test_an_answer_that_was_too_large_is_refused_and_not_asked_for_again(tmp_path: Path) -> None:
+    from flwr.app import Error
+
+    from coterie.engines.flower.inbox import REFUSED
+
+    rig = Rig(tmp_path)
+    push = rig.grid.push
+
+    def large(message: Message) -> str:
+        key = push(message)
+        if rig.grid.sent[-1] == ("5", "train.task"):
+            rig.grid.replies[key] = [Message(Error(REFUSED, "it is larger"), reply_to=message)]
+        return key
+
+    rig.grid.push = large  # type: ignore[method-assign]
+    states(FedAvg(SOLVER), rig.fed, 1)
+    assert rig.grid.sent.count(("5", "train.task")) == 1
+    assert next(a.rejected for a in rig.fed.ledger if a.rejected) == {5: "it is larger"}
 
 
 def test_a_question_of_another_format_is_refused() -> None:

@@ -40,11 +40,12 @@ def main() -> None:
     sys.argv = [f"flower-{what}", *sys.argv[5:]]
     # Only now: to end with the parent comes first.
     from coterie.engines.flower import certs, internals
-    from coterie.engines.flower.guard import Guard
+    from coterie.engines.flower.guard import Guard, Refusals
 
     if what == "superlink":
         keys = frozenset(certs.listed(Path(folder)).values()) if folder else None
-        internals.run_superlink(Guard, secret=(home / "secret").read_bytes(), keys=keys)
+        secret, note = (home / "secret").read_bytes(), Refusals(home / "refused").note
+        internals.run_superlink(Guard, secret=secret, keys=keys, note=note)
     else:
         internals.run_supernode(HEARTBEAT, POLL)
 

@@ -137,10 +137,19 @@ def digest(name: str) -> str:
     return hashlib.sha256(name.encode()).hexdigest()[:32]
 
 
-def client_app(host_of: Callable[[Context], tuple[Host, Path]]) -> ClientApp:
+def client_app(
+    host_of: Callable[[Context], tuple[Host, Path]],
+    turned_away: Callable[[str], None] = lambda why: None,
+) -> ClientApp:
     """A Flower client that answers coterie's questions; `host_of` knows whose data, and where
-    its memory is kept."""
+    its memory is kept; `turned_away` hears why the server does not want this client."""
     app = ClientApp()
+
+    @app.query("away")
+    def away(message: Message, context: Context) -> Message:
+        why = str(message.content.config_records["away"]["why"])[:300]
+        turned_away("".join(c if c.isprintable() else "?" for c in why))
+        return Message(RecordDict(), reply_to=message)
 
     @app.query("hello")
     def hello(message: Message, context: Context) -> Message:

@@ -21,6 +21,10 @@ PAUSE = 5.0  # seconds until a node that was not let in is asked for its name ag
 TRIES = 3  # messages to a client that is there and does not take them, in one question
 
 
+class UnwantedError(RefusedError):
+    """Why a client is not let in, now or later: it is told so."""
+
+
 @dataclass(frozen=True)
 class RemoteClient:
     """A client as it introduced itself."""
@@ -60,12 +64,12 @@ class Exchange:
         setup: str = "{}",
         *,
         tell: Tell = lambda event: None,
-        registered: Callable[[], Mapping[int, str]] = dict,
+        registered: Callable[[], Mapping[int, str] | None] = lambda: None,
         expected: Iterable[str] = (),
         clock: Clock | None = None,
     ) -> None:
         self.grid, self.setup, self.tell = grid, setup, tell
-        self.registered = registered  # node -> the name its key was registered under
+        self.registered = registered  # node -> the name its key is listed under; None: no keys
         self.expected = frozenset(expected)  # the only names that are let in; empty: any
         self.clock = clock or Clock()
         self.clients: dict[str, RemoteClient] = {}
@@ -77,11 +81,13 @@ class Exchange:
 
     def look(self) -> None:
         """Who is there now; whoever is new is asked for its name."""
+        for who, why in getattr(self.grid, "refusals", tuple)():  # Flower's own grid knows none
+            self.tell({"event": "refused", "node": who, "why": why})
         self.online = {n.node_id: n.last_activated_at for n in self.grid.get_nodes()}
         known = {client.node for client in self.clients.values()} | set(self.greeted.values())
         # Not for ever: its message may have been lost, or the one whose name it bears be gone.
         known |= {n for n, when in self.turned_away.items() if self.clock.now() < when + PAUSE}
-        new = sorted(self.online.keys() - known)
+        new = [n for n in sorted(self.online.keys() - known) if self.listed(n)]
         hello = RecordDict({"hello": ConfigRecord({"setup": self.setup})})
         greetings = [Message(hello, dst_node_id=n, message_type=messages.HELLO) for n in new]
         if greetings:
@@ -90,25 +96,43 @@ class Exchange:
         # Who is gone is asked again when it is back.
         self.greeted = {key: node for key, node in self.greeted.items() if node in self.online}
 
+    def listed(self, node: int) -> bool:
+        """Whether a node has a key that we registered: nobody else is told anything at all."""
+        ours = self.registered()
+        if ours is None or node in ours:
+            return True
+        self.turn_away(node, "this server did not register its key")
+        return False
+
+    def turn_away(self, node: int, why: str) -> None:
+        """Do not let a node in, for now; said once."""
+        self.turned_away[node] = self.clock.now()
+        if (node, why) not in self.told:
+            self.told.add((node, why))
+            self.tell({"event": "refused", "node": str(node), "why": why})
+
     def welcome(self, message: Message, node: int) -> None:
         """Let in who introduces itself properly; a name belongs to one node at a time."""
         try:
             client = introduced(message, node)
-            owner = self.registered().get(node)
-            if owner is not None and owner != client.name:
-                raise RefusedError(f"it calls itself {client.name}, its key belongs to {owner}")
+            ours = self.registered()
+            owner = client.name if ours is None else ours.get(node)
+            if owner != client.name:
+                raise UnwantedError(f"it calls itself {client.name}, its key belongs to {owner}")
             if self.expected and client.name not in self.expected:
-                raise RefusedError(f"nobody expects a client {client.name}")
+                raise UnwantedError(f"nobody expects a client {client.name}")
             before = self.clients.get(client.name)
             if before and before.node != node and before.node in self.online:
                 raise RefusedError(f"a client {client.name} is there already")
             if before and (before.samples, before.shape) != (client.samples, client.shape):
-                raise RefusedError(f"the data of client {client.name} are not those it came with")
+                raise UnwantedError(f"the data of client {client.name} are not those it came with")
         except RefusedError as fault:
-            self.turned_away[node] = self.clock.now()
-            if (node, str(fault)) not in self.told:
-                self.told.add((node, str(fault)))
-                self.tell({"event": "refused", "node": str(node), "why": str(fault)})
+            self.turn_away(node, str(fault))
+            if isinstance(fault, UnwantedError):  # it would wait for ever
+                away = RecordDict({"away": ConfigRecord({"why": str(fault)})})
+                self.grid.push_messages(
+                    [Message(away, dst_node_id=node, message_type=messages.AWAY)]
+                )
             return
         self.clients[client.name] = client
         self.tell(

@@ -15,7 +15,8 @@ import hmac
 import ipaddress
 import json
 from base64 import b64decode
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
 from typing import Any
 
 from coterie.engines.flower import internals
@@ -25,9 +26,11 @@ HEADER = "x-coterie-credential"
 LARGEST = internals.PIECE + (1 << 18)  # bytes of a request: one piece of an array, and its address
 AT_ONCE = 4  # requests of one client that are read at a time; its others wait
 UNKNOWN = 32  # the same for all together, where nobody is asked for a key
+MANY = 100  # refusals that are written down
 SECONDS = 60.0  # in which a request must have come
 CLOCKS = 305.0  # seconds that a client's clock may differ, as Flower has it
 UNLISTED = "this server does not list the key of this client"
+TOO_LARGE = f"a request of more than {LARGEST:,} bytes"
 UNSIGNED = "the request is not signed with its key; or the clocks differ by minutes"
 
 Head = Mapping[bytes, bytes]
@@ -44,8 +47,14 @@ class Guard:
     Behind a reverse proxy on this machine the address is the one the proxy forwards.
     """
 
-    def __init__(self, app: Any, secret: bytes, keys: Collection[bytes] | None) -> None:
-        self.app, self.credential = app, credential(secret).encode()
+    def __init__(
+        self,
+        app: Any,
+        secret: bytes,
+        keys: Collection[bytes] | None,
+        note: Callable[[str, str], None] = lambda who, why: None,
+    ) -> None:
+        self.app, self.credential, self.note = app, credential(secret).encode(), note
         self.keys = keys  # of the clients that are listed; None: nobody is asked for one
         waiting = {b"": UNKNOWN} if keys is None else dict.fromkeys(keys, AT_ONCE)
         self.turns = {key: asyncio.Semaphore(count) for key, count in waiting.items()}
@@ -64,10 +73,10 @@ class Guard:
     async def beyond(self, scope: Any, receive: Any, send: Any) -> None:
         """A request for what is not the clients': from this machine, by who knows the secret."""
         head = dict(scope["headers"])
-        if not from_here((scope["client"] or ("",))[0]):
-            await refuse(send, 404, "there is nothing here")
+        if not from_here(address(scope)):
+            await self.refuse(scope, send, 404, "only the clients' interface is open to others")
         elif not hmac.compare_digest(head.get(HEADER.encode(), b""), self.credential):
-            await refuse(send, 401, "this interface asks for a credential")
+            await self.refuse(scope, send, 401, "all but the clients' interface is the server's")
         else:
             await self.app(scope, receive, send)
 
@@ -76,24 +85,24 @@ class Guard:
         head = dict(scope["headers"])
         key = b"" if self.keys is None else named_key(head)
         if key not in self.turns:
-            await refuse(send, 401, UNLISTED)
+            await self.refuse(scope, send, 401, UNLISTED)
             return
         if self.keys is not None and not signed(head, key):
-            await refuse(send, 401, UNSIGNED)
+            await self.refuse(scope, send, 401, UNSIGNED)
             return
         length = head.get(b"content-length", b"0")
         if not length.isdigit() or int(length[:20]) > LARGEST:
-            await refuse(send, 413, f"more than {LARGEST:,} bytes")
+            await self.refuse(scope, send, 413, TOO_LARGE)
             return
         async with self.turns[key]:
             try:
                 async with asyncio.timeout(SECONDS):
                     body = await read(receive)
             except TimeoutError:
-                await refuse(send, 408, f"not there in {SECONDS:.0f} s")
+                await self.refuse(scope, send, 408, f"it was not there in {SECONDS:.0f} s")
                 return
             if body is None:
-                await refuse(send, 413, f"more than {LARGEST:,} bytes")
+                await self.refuse(scope, send, 413, TOO_LARGE)
                 return
 
             async def again() -> Any:
@@ -101,6 +110,44 @@ class Guard:
                 return body.pop(0) if body else await receive()
 
             await self.app(scope, again, send)
+
+    async def refuse(self, scope: Any, send: Any, status: int, why: str) -> None:
+        """Answer without reading: what still comes on this connection is not taken."""
+        self.note(address(scope), why)
+        body = json.dumps({"code": status, "detail": why}).encode()
+        head = [
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(body)).encode()),
+            (b"connection", b"close"),
+        ]
+        await send({"type": "http.response.start", "status": status, "headers": head})
+        await send({"type": "http.response.body", "body": body})
+
+
+def address(scope: Any) -> str:
+    """Where a request comes from."""
+    return str((scope["client"] or ("",))[0])
+
+
+class Refusals:
+    """A file of who was refused and why, each once: the guard writes it, the server tells it."""
+
+    def __init__(self, file: Path) -> None:
+        self.file, self.seen = file, set[tuple[str, str]]()
+
+    def note(self, who: str, why: str) -> None:
+        """Write one down, unless it is there; many are not all written."""
+        if (who, why) not in self.seen and len(self.seen) < MANY:
+            self.seen.add((who, why))
+            with self.file.open("a") as lines:
+                lines.write(json.dumps([who, why]) + "\n")
+
+    def new(self) -> list[tuple[str, str]]:
+        """Those that were not told before."""
+        lines = self.file.read_text().splitlines() if self.file.exists() else []
+        found = list(dict.fromkeys((who, why) for who, why in map(json.loads, lines)))
+        told, self.seen = self.seen, {*found}
+        return [each for each in found if each not in told]
 
 
 async def read(receive: Any) -> list[dict[str, Any]] | None:
@@ -114,18 +161,6 @@ async def read(receive: Any) -> list[dict[str, Any]] | None:
             return None
         if part["type"] != "http.request" or not part.get("more_body"):
             return parts
-
-
-async def refuse(send: Any, status: int, why: str) -> None:
-    """Answer without reading: what still comes on this connection is not taken."""
-    body = json.dumps({"code": status, "detail": why}).encode()
-    head = [
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(body)).encode()),
-        (b"connection", b"close"),
-    ]
-    await send({"type": "http.response.start", "status": status, "headers": head})
-    await send({"type": "http.response.body", "body": body})
 
 
 def named_key(head: Head) -> bytes:

@@ -15,6 +15,7 @@ from coterie.engines.flower import validate
 from coterie.engines.flower.validate import Address, Forms, RefusedError
 
 HELLO = "query.hello"
+AWAY = "query.away"  # to a client that is not let in, with why
 TASK = {"train": "train.task", "evaluate": "evaluate.task"}
 FORMAT = 1
 LIMIT = 1 << 34  # bytes of an array that a client takes from its server

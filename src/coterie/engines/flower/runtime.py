@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -179,6 +179,7 @@ class Reached:
 
     def __init__(self, grid: internals.HttpGrid, inbox: Inbox) -> None:
         self.grid, self.inbox = grid, inbox
+        self.refusals: Callable[[], Iterable[tuple[str, str]]] = tuple  # who was refused, and why
         self.largest = LEAST  # bytes of an answer: one that has more is not fetched
 
     def get_nodes(self) -> Iterable[Any]:

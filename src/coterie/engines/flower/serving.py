@@ -17,6 +17,8 @@ from coterie.engines.flower import certs as keys
 from coterie.engines.flower import runtime
 from coterie.engines.flower.children import Child, free_port
 from coterie.engines.flower.client import Host, client_app
+from coterie.engines.flower.guard import UNLISTED, Refusals
+from coterie.engines.flower.knock import refused, wait_for
 from coterie.engines.flower.runtime import Endpoint, Reached, answer_for_ever, wait_until_up
 
 PORT = 9093
@@ -68,7 +70,7 @@ def loopback(host: str) -> bool:
 @contextmanager
 def serving(
     server: ServerAddress, home: Path
-) -> Iterator[tuple[Reached, Callable[[], Mapping[int, str]], Callable[[], None]]]:
+) -> Iterator[tuple[Reached, Callable[[], Mapping[int, str] | None], Callable[[], None]]]:
     """A SuperLink with its database in `home`, the listed clients registered, and a run of it."""
     server.check()
     secret = remembered(home)
@@ -86,21 +88,33 @@ def serving(
         arguments += ["--ssl-certfile", str(server.certs / "server.pem")]
         arguments += ["--ssl-keyfile", str(server.certs / "server.key")]
     endpoint = Endpoint(server.port, secret, server.certs / "ca.pem" if server.certs else None)
+    refusals = Refusals(home / "refused")
+    refusals.new()  # of an earlier server
     with Child("superlink", arguments, home, certs=server.certs) as child:
         wait_until_up(endpoint, child)
-        nodes = runtime.register(endpoint, keys.listed(server.certs)) if server.certs else {}
+        nodes = runtime.register(endpoint, keys.listed(server.certs)) if server.certs else None
         with runtime.server_run(endpoint, RETURN) as grid:
+            grid.refusals = refusals.new
             yield grid, lambda: nodes, child.check
 
 
 def joining(
-    server: str, host: Host, home: Path, *, certs: Path | None, seconds: float | None = None
+    server: str,
+    host: Host,
+    home: Path,
+    *,
+    certs: Path | None,
+    seconds: float | None = None,
+    away: Callable[[], None] = lambda: None,
 ) -> None:
     """A SuperNode for one client, and the answers to what it receives. Returns never, but raises
-    when the server does not let it in; or returns after so many seconds without a server."""
+    when the server does not let it in; or returns after so many seconds without a server. `away`
+    is called if the server is not there yet."""
     secret, port = remembered(home), free_port()
     if ":" not in server.rsplit("]", 1)[-1]:
         server = f"{server}:{PORT}"
+    if not wait_for(server, expect(certs / "ca.pem") if certs else None, away, seconds):
+        return
     arguments = [
         *("--superlink", server, "--host", "127.0.0.1", "--port", str(port)),
         *("--isolation", "process", "--superexec-auth-secret-file", str(home / "secret")),
@@ -110,7 +124,6 @@ def joining(
     else:
         arguments += ["--root-certificates", str(expect(certs / "ca.pem"))]
         arguments += ["--auth-supernode-private-key", str(expect(certs / "client.key"))]
-    app = client_app(lambda context: (host, home / "memory"))
     refusals: list[float] = []
 
     def judge(code: int, log: str) -> None:
@@ -123,17 +136,17 @@ def joining(
         if code in BAD_KEY:
             raise refused(server, "A002", last_words(log), "use the key made by coterie certs")
         refusals.append(time.monotonic())
-        if refusals[-1] - refusals[0] >= FORGOTTEN:
+        if UNLISTED in log or refusals[-1] - refusals[0] >= FORGOTTEN:
             fix = "let the server list this client's public key; end another process that uses it"
             raise refused(server, "A001", last_words(log), fix)
 
+    def turned_away(why: str) -> None:
+        """What the server says to a client whose key it knows and that it does not want."""
+        child.fault = refused(server, "A001", why, "join as the client that this key was made for")
+
+    app = client_app(lambda context: (host, home / "memory"), turned_away)
     with Child("supernode", arguments, home, judge) as child:
         answer_for_ever(Endpoint(port, secret), app, child, seconds=seconds)
-
-
-def refused(server: str, code: str, why: str, fix: str) -> AccessError:
-    """The error about a server that does not let a client in."""
-    return AccessError(f"{server} does not let this client in", code=code, why=why, fix=fix)
 
 
 def last_words(log: str) -> str:
