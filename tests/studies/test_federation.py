@@ -17,7 +17,11 @@ from coterie.cli.main import call
 from coterie.config import Config
 from coterie.core.errors import ConfigError, QuorumError
 from coterie.core.events import Event, silence
+from coterie.report import read
+from coterie.report.blocks import BLOCKS
+from coterie.report.page import section
 from coterie.runs import newcomers
+from coterie.runs.reading import RunReader
 from coterie.studies import experiment, federation
 from coterie.studies.agreement import FILE
 from coterie.studies.remote_clients import PartitionClient
@@ -130,6 +134,37 @@ def test_newcomers_of_a_federation_do_as_those_of_a_simulation(server: Server) -
     assert all(row.accuracy is not None for row in found.rows)
 
 
+def test_a_run_that_goes_on_holds_out_the_same_people(server: Server) -> None:
+    server.run(newcomers__share=0.3)
+    joined = newcomers.read(server.out)
+    trained = {row.client for row in RunReader(server.out).history} - {""}
+    changes = [("train.rounds", 3), ("newcomers.share", 0.7), ("seed", 5)]
+    config = federation.config_to_resume(server.out, changes, ("newcomers.share", "seed"))
+    federation.run_federation(server.grid, config, server.out, silence, resume=True)
+    again = newcomers.read(server.out)
+    assert joined
+    assert again
+    assert again.newcomers == joined.newcomers
+    assert {row.client for row in RunReader(server.out).history} - {""} == trained
+
+
+def test_the_newcomers_of_a_federation_are_on_its_page(server: Server) -> None:
+    page = server.run(newcomers__share=0.3, newcomers__epochs=1).page
+    joined = newcomers.read(server.out)
+    assert page
+    assert joined
+    (table,) = [
+        t
+        for block in BLOCKS
+        if block.key == "newcomers"
+        for t in section(read(server.out), block).tables
+    ]
+    assert [row[0].text for row in table.rows] == joined.newcomers
+    assert table.rows[0][3].value == joined.accuracy(0)
+    assert table.rows[0][4].value == joined.accuracy(1)
+    assert '<section class="block" id="newcomers">' in page.read_text()
+
+
 def test_newcomers_join_after_the_last_round_only(server: Server) -> None:
     server.run(newcomers__share=0.3)
     joined = newcomers.read(server.out)
@@ -166,7 +201,7 @@ def test_a_run_whose_newcomers_all_trained_goes_on_with_them(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:  # as versions did that held nobody out
-        patch.setattr(federation, "held_out", lambda *_: ())
+        patch.setattr(federation, "hold_out", lambda agreed, config: agreed)
         server.run(newcomers__share=0.3)
     config = federation.config_to_resume(server.out, [("train.rounds", 3)], ())
     result = federation.run_federation(server.grid, config, server.out, silence, resume=True)

@@ -114,6 +114,12 @@ BLOCKS = (
         "never leave.",
         (("uploads", "Bytes that left each client"),),
     ),
+    Block(
+        "newcomers",
+        "Newcomers",
+        "They took no part in the training and joined when it was over; each was given a model by "
+        "the method and then trained it on its own samples.",
+    ),
     Block("people", "All clients", "Every client with its numbers; click a head to sort."),
     Block(
         "again",

@@ -13,6 +13,7 @@ from coterie.methods import METHODS, Entry
 from coterie.report.charts.accuracy import references
 from coterie.report.charts.cost import task_words
 from coterie.report.run_data import RunData
+from coterie.runs.newcomers import Joined
 
 ROWS = 2_000  # of the table of clients
 
@@ -60,6 +61,40 @@ def people(run: RunData) -> SortableTable:
         rows.append(tuple(row))
     note = f"The {ROWS:,} worst of {run.n:,} clients." if run.n > ROWS else ""
     return SortableTable("Clients", tuple(head), tuple(rows), note)
+
+
+def newcomers(joined: Joined) -> SortableTable:
+    """Every newcomer: its cluster, samples, accuracy as it was placed and adapted, bytes."""
+    first = {r[:5]: r for r in joined.rows if r.epochs == 0}  # by name, cluster and shots
+    last = {r[:5]: r for r in joined.rows if r.epochs == joined.epochs}
+    planted = any(r.group is not None for r in first.values())
+    few = any(r.shots is not None for r in first.values())
+    head = ["newcomer", "cluster"] + ["planted"] * planted + ["a class"] * few
+    head += [
+        "samples",
+        "accuracy as placed",
+        f"after {joined.epochs} epochs",
+        "sent up",
+        "sent down",
+    ]
+    rows = []
+    for key, r in first.items():
+        row = [Cell(r.newcomer), known(r.cluster, "none")]
+        row += [known(r.group, "")] * planted + [known(r.shots, "all")] * few
+        row += [known(r.samples or None, "unknown")]
+        row += [share(r.accuracy), share(last[key].accuracy)]
+        rows.append((*row, *(Cell(size(v), v) for v in (r.bytes_up, r.bytes_down))))
+    return SortableTable("Newcomers", tuple(head), tuple(rows))
+
+
+def known(value: int | None, otherwise: str) -> Cell:
+    """A cell with a whole number, or a word where there is none."""
+    return Cell(otherwise, -1) if value is None else number(value, ",")
+
+
+def share(value: float | None) -> Cell:
+    """A cell with an accuracy."""
+    return Cell("n/a") if value is None else Cell(percent(value), value)
 
 
 def asked(run: RunData) -> SortableTable | None:

@@ -119,6 +119,10 @@ def section(run: RunData, block: Block) -> Section:
         sent = about.uploads if about else "see the method's own documentation"
         tables = (table,) if table else ()
         return Section(block, drawn, absent, tables, lines=((f"{run.method} uploads", sent),))
+    if block.key == "newcomers":
+        if run.joined is None:
+            return Section(block, absent=("Nobody was held out (newcomers.share).",))
+        return Section(block, tables=(facts.newcomers(run.joined),))
     if block.key == "people":
         return Section(block, tables=(facts.people(run),))
     if block.key == "again":

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from coterie.core.model_kind import ModelKind, declared, kind_from_shape
 from coterie.methods import METHODS, find
+from coterie.runs import newcomers
 from coterie.runs.history import Row
 from coterie.runs.reading import Clusters, Event, Floats, Ints, RunReader, ended, round_events
 
@@ -144,6 +145,11 @@ class RunData:
     def round_events(self) -> Mapping[int, Event]:
         """The event that ended each round, by round."""
         return round_events(self.events)
+
+    @cached_property
+    def joined(self) -> newcomers.Joined | None:
+        """How those did who joined when the training was over; None if nobody did."""
+        return newcomers.read(self.folder) if self.folder else None
 
     def at(self, rounds: Ints) -> Ints:
         """(len(rounds), n) who held which model in these rounds."""

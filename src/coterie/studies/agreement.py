@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,6 +33,14 @@ class Agreement:
     classes: tuple[str, ...]
     shape: tuple[int, ...]
     sizes: tuple[int, ...]  # 0: it was not there at the start
+    held_out: tuple[str, ...] = ()  # names of those who train not and join when it is over
+
+    @property
+    def trained(self) -> Agreement:
+        """The agreement of those alone who take part in the training."""
+        sizes = dict(zip(self.names, self.sizes, strict=True))
+        names = tuple(name for name in self.names if name not in self.held_out)
+        return replace(self, names=names, sizes=tuple(sizes[name] for name in names))
 
     def save(self, folder: Path) -> None:
         """Write it into the folder of its run."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,12 +64,13 @@ def run_federation(
             grid, json.dumps(setup(config)), tell=say, registered=registered, expected=expected
         )
         meet(exchange, config, expected, check)
-        agreed = known or agree(exchange.clients, expected)
+        agreed = known or hold_out(agree(exchange.clients, expected), config)
         if not known:
             agreed.save(folder)
+        elif config.newcomers.share and not agreed.held_out:  # of a version that held out nobody
+            say({"event": "warning", "text": "newcomers.share: everybody takes part in this run"})
         exchange.expected = frozenset(agreed.names)
-        late = held_out(config, agreed, say, last)
-        training = without(agreed, late)
+        training, late = agreed.trained, agreed.held_out
 
         def afterwards(result: Result) -> None:
             """Those who were held out join."""
@@ -101,20 +102,12 @@ def config_to_resume(
     return experiment.config_to_resume(folder, settings, allowed, allow_code=allow_code)
 
 
-def held_out(
-    config: Config, agreed: Agreement, say: Listener, last: Checkpoint | None
-) -> tuple[str, ...]:
-    """The names of those who take no part in the training and join when it is over.
-
-    In a run of an older version everybody trained, whatever its file said: then nobody is left.
-    """
+def hold_out(agreed: Agreement, config: Config) -> Agreement:
+    """The agreement with those drawn who take no part in the training."""
     if not config.newcomers.share:
-        return ()
-    if last and len(last.state.assign) == len(agreed.names):
-        say({"event": "warning", "text": "newcomers.share: everybody takes part in this run"})
-        return ()
+        return agreed
     _, late = drawn(len(agreed.names), config.newcomers.share, config.seed)
-    return tuple(agreed.names[i] for i in late.tolist())
+    return replace(agreed, held_out=tuple(agreed.names[i] for i in late.tolist()))
 
 
 def welcome(result: Result, fed: Front, config: Config, say: Listener) -> newcomers.Joined | None:
@@ -128,13 +121,6 @@ def welcome(result: Result, fed: Front, config: Config, say: Listener) -> newcom
     rows = [row for e in epochs for row in measured(them, method, e)]
     met = [row if row.cluster is not None else row._replace(samples=0) for row in rows]
     return newcomers.Joined(tuple(met))  # nobody knows what those hold who did not answer
-
-
-def without(agreed: Agreement, late: Collection[str]) -> Agreement:
-    """The agreement of those alone who are not late."""
-    sizes = dict(zip(agreed.names, agreed.sizes, strict=True))
-    names = tuple(name for name in agreed.names if name not in late)
-    return replace(agreed, names=names, sizes=tuple(sizes[name] for name in names))
 
 
 def refuse_few_shots(config: Config) -> None:

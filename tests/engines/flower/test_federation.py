@@ -115,10 +115,31 @@ def test_a_federation_of_three_ends_with_its_page_and_its_newcomer(tmp_path: Pat
         assert server.wait(1800) == 0, m.said("run")()
         page = (tmp_path / "run" / "report.html").read_text()
         assert "every client keeps its data on its own machine" in page
+        assert '<section class="block" id="newcomers">' in page
         joined = newcomers.read(tmp_path / "run")
         assert joined
         assert [row.epochs for row in joined.rows] == [0, 1]
         assert all(row.cluster is not None and row.accuracy is not None for row in joined.rows)
+
+
+def test_a_server_that_was_killed_goes_on_without_those_it_held_out(tmp_path: Path) -> None:
+    with machine(tmp_path, method="fedclust", clients=3, rounds=3) as m:
+        held = ["newcomers.share=0.3", "newcomers.epochs=1"]
+        coterie("run", m.file, "--engine", "serial", "--out", "want", "-q", *held, cwd=tmp_path)
+        for i in range(3):
+            m.join(i)
+        server = m.serve("run", *held)
+        m.wait_for("run", lambda e: e["event"] == "round" and e["round"] == 1)
+        server.kill()
+        server.wait()
+        assert m.serve("run", resume=True).wait(1800) == 0, m.said("run")()
+        want, found = (newcomers.read(tmp_path / name) for name in ("want", "run"))
+        assert want
+        assert found
+        unknown = {"group": None, "right": None}  # a server cannot know what was planted
+        assert found.rows == tuple(row._replace(**unknown) for row in want.rows)
+        assert final(tmp_path / "run") == final(tmp_path / "want")
+        assert accuracies(tmp_path / "run") == accuracies(tmp_path / "want")
 
 
 def test_nobody_comes(tmp_path: Path) -> None:
