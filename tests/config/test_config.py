@@ -58,6 +58,7 @@ def test_every_kind_of_partition_loads_back(kind: str) -> None:
             "data.options": st.just({"separator": ";"}),
             "model.options": st.just({"hidden": (10, 20)}),
             "evaluate.target": st.floats(0.01, 1),
+            "evaluate.absent": st.just("last-known"),
         },
     )
 )
@@ -68,7 +69,7 @@ def test_any_setting_survives_the_way_through_run_toml(given: dict[str, Any]) ->
 
 def test_every_default_is_written_out() -> None:
     unset = {"data.label", "data.owner", "data.size", "data.gray", "model.head", "model.norm"}
-    unset |= {"evaluate.target", "engine.address"}
+    unset |= {"evaluate.target", "evaluate.absent", "engine.address"}
     text = resolved(loads(""))
     written = {".".join(p) for p in _leaves(text)}
     assert written == set(dotted_keys(loads(""))) - unset

@@ -6,6 +6,7 @@ import csv
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -14,11 +15,13 @@ import torch
 from coterie import config as configs
 from coterie import trackers
 from coterie.cli.main import call
+from coterie.cli.progress import numbers
 from coterie.config import Config
 from coterie.core.errors import ConfigError, QuorumError
 from coterie.core.events import Event, silence
-from coterie.report import read
+from coterie.report import facts, read, verdict
 from coterie.report.blocks import BLOCKS
+from coterie.report.charts import CHARTS
 from coterie.report.page import section
 from coterie.runs import newcomers
 from coterie.runs.reading import RunReader
@@ -118,6 +121,57 @@ def test_trackers_hear_a_federation(server: Server, monkeypatch: pytest.MonkeyPa
     server.run(output__trackers=["wandb"])
     rounds = [("log", t) for t in range(3)]
     assert told.said == [("start", 2, 0), *rounds, ("end", True)]
+
+
+def one_dies(server: Server, **settings: Any) -> Result:
+    """A run of three clients, of whom the last is gone after the first round."""
+
+    def listen(event: Event) -> None:
+        if event["event"] == "round" and event["round"] == 1:
+            server.grid.online.discard(102)
+
+    return server.run(listen, method="fedavg", **settings)
+
+
+def test_a_mean_says_of_how_many_clients_it_is(server: Server) -> None:
+    history = one_dies(server).history
+    assert history.series("clients") == {0: 3, 1: 3, 2: 2}
+    assert history.series("absent") == {0: 0, 1: 0, 2: 1}
+    assert history.series("accuracy_mean")[2] == fmean(history.clients(2).values())
+    last = [e for e in server.events() if e["event"] == "round"]
+    assert [numbers(e).count(" of 2 clients (1 absent)") for e in last] == [0, 0, 1]
+
+
+def test_the_page_marks_the_rounds_that_lack_somebody(server: Server) -> None:
+    page = one_dies(server).page
+    assert page
+    run = read(server.out)
+    for chart in ("accuracy", "loss", "worst"):
+        (ring,) = [t for t in CHARTS[chart](run).data if t.name == "somebody absent"]
+        assert list(ring.x) == [2]
+        assert ring.text[0] == "mean of 2 of 3 clients, without 2"
+    assert "over 2 of 3 clients after 2 rounds" in verdict.sentence(run)
+    assert "Not tested after the last round: client 2." in verdict.warnings(run)
+    assert not [w for w in verdict.warnings(run) if "No test samples" in w]
+    (row,) = [r for r in facts.people(run).rows if r[0].text == "2"]
+    assert any(cell.text.endswith(" in round 1") for cell in row)
+
+
+def test_an_absent_client_can_count_by_its_last_known_value(server: Server) -> None:
+    history = one_dies(server, evaluate__absent="last-known").history
+    assert "2" not in history.clients(2), "a client's own rows are what was measured"
+    known = {**history.clients(1), **history.clients(2)}
+    assert history.last_known() == known
+    assert history.series("accuracy_mean")[2] == pytest.approx(fmean(known.values()))
+    assert history.series("clients")[2] == 3
+    assert history.series("absent")[2] == 1
+    run = read(server.out)
+    assert run.final.mean() == pytest.approx(fmean(known.values()))
+    assert "over 3 clients (1 by the last known value)" in verdict.sentence(run)
+    config = federation.config_to_resume(server.out, [("train.rounds", 3)], ())
+    again = federation.run_federation(server.grid, config, server.out, silence, resume=True)
+    known |= again.history.clients(3)
+    assert again.history.series("accuracy_mean")[3] == pytest.approx(fmean(known.values()))
 
 
 def test_newcomers_of_a_federation_do_as_those_of_a_simulation(server: Server) -> None:

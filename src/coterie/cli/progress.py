@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -67,15 +67,30 @@ def numbers(event: Event, short: bool = False) -> str:
 
     >>> numbers({"accuracy": 0.93, "worst": 0.85, "clusters": 4.0, "ari": 1.0})
     'accuracy 93.0 %  worst client 85.0 %  4 clusters (ARI 1.00)'
+    >>> numbers({"accuracy": 0.93, "worst": 0.85, "clients": 3, "absent": 1})
+    'accuracy 93.0 % of 3 clients (1 absent)  worst client 85.0 %'
     >>> numbers({"accuracy": 0.93, "worst": 0.85, "clusters": 4.0, "ari": 1.0}, short=True)
     '93.0 %  worst 85.0 %  4 clusters'
     """
     found = clusters(event)
     if "accuracy" in event:
         mean, worst = say.percent(event["accuracy"]), say.percent(event.get("worst"))
+        mean += behind(event, short)
         words = [mean, f"worst {worst}"] if short else [f"accuracy {mean}", f"worst client {worst}"]
         found = words + found
     return "  ".join(text.split(" (")[0] if short else text for text in found)
+
+
+def behind(numbers: Mapping[str, Any], short: bool = False) -> str:
+    """How many clients a mean is of, where it is not of everybody.
+
+    >>> behind({"clients": 2.0, "absent": 1.0}), behind({"clients": 3.0, "absent": 0.0})
+    (' of 2 clients (1 absent)', '')
+    """
+    if not numbers.get("absent"):
+        return ""
+    count = int(numbers["clients"])
+    return f" of {count}" if short else f" of {count} clients ({int(numbers['absent'])} absent)"
 
 
 def clusters(event: dict[str, Any]) -> list[str]:

@@ -11,7 +11,7 @@ import typer
 
 from coterie.cli import options, running, say
 from coterie.cli.options import AllowCode, JsonEvents, Live, NoReport, Out, Quiet, Run, Settings
-from coterie.cli.progress import clusters, warnings, watching
+from coterie.cli.progress import behind, clusters, warnings, watching
 from coterie.cli.report import watched
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def runs_table(runs: Mapping[str, Result]) -> str:
         at = s[s["stage"]]
         row = (
             name,
-            say.percent(at["accuracy_mean"]),
+            say.percent(at["accuracy_mean"]) + behind(at),
             say.percent(at["accuracy_worst"]),
             models(s),
             say.size(s["bytes_up"]),

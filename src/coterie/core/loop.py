@@ -28,6 +28,7 @@ class Scores:
     stages: tuple[str, ...]
     accuracy: Tensor  # (stages, m) float64
     loss: Tensor  # (stages, m) float64
+    absent: int = 0  # clients of whom nothing is known now: no answer, or no model yet
 
 
 def evaluate(method: Method, state: State, fed: Engine) -> Scores:
@@ -37,4 +38,5 @@ def evaluate(method: Method, state: State, fed: Engine) -> Scores:
     values = replies.values if replies else torch.empty(0, len(task.stages), 2)
     tested = ~values[:, 0, 0].isnan()  # a client without test data has no accuracy, not accuracy 0
     accuracy, loss = values[tested].double().permute(2, 1, 0)
-    return Scores(replies.clients[tested], task.stages, accuracy, loss)
+    absent = len(fed.clients) - len(replies.clients)
+    return Scores(replies.clients[tested], task.stages, accuracy, loss, absent)

@@ -21,7 +21,7 @@ BLOCKS = (
         "Accuracy and loss",
         "The thick line is the mean over clients on their own test samples, the band the middle "
         "80 % of them, and each thin line the mean of the clients that held that cluster's model "
-        "at the time.",
+        "at the time. A ring marks a round in which some clients were not tested.",
         (("accuracy", "Accuracy by round"), ("loss", "Loss by round")),
         2,
     ),

@@ -53,7 +53,7 @@ def people(run: RunData) -> SortableTable:
             row.append(number(float(run.group[-1, i]), ",.0f"))
         if run.insight is not None:
             row.append(number(float(run.insight.counts[i].sum()), ",.0f"))
-        row.append(Cell(percent(float(run.final[i])), float(run.final[i])))
+        row.append(accuracy_at_the_end(run, i))
         if known:
             gain = float(run.final[i] - before[i])
             row.append(Cell("n/a" if gain != gain else f"{100 * gain:+.1f}", gain))
@@ -61,6 +61,17 @@ def people(run: RunData) -> SortableTable:
         rows.append(tuple(row))
     note = f"The {ROWS:,} worst of {run.n:,} clients." if run.n > ROWS else ""
     return SortableTable("Clients", tuple(head), tuple(rows), note)
+
+
+def accuracy_at_the_end(run: RunData, i: int) -> Cell:
+    """A client's last accuracy, and its round where that is not the last one."""
+    table = run.accuracy.get(run.stage, np.empty((0, run.n)))
+    rounds = np.flatnonzero(~np.isnan(table[:, i]))
+    if not len(rounds):
+        return Cell(percent(np.nan), np.nan)
+    value = float(table[rounds[-1], i])
+    then = "" if rounds[-1] == len(table) - 1 else f" in round {run.tested[rounds[-1]]}"
+    return Cell(percent(value) + then, value)
 
 
 def newcomers(joined: Joined) -> SortableTable:
@@ -87,9 +98,9 @@ def newcomers(joined: Joined) -> SortableTable:
     return SortableTable("Newcomers", tuple(head), tuple(rows))
 
 
-def known(value: int | None, otherwise: str) -> Cell:
-    """A cell with a whole number, or a word where there is none."""
-    return Cell(otherwise, -1) if value is None else number(value, ",")
+def known(value: int | str | None, otherwise: str) -> Cell:
+    """A cell with a whole number or a word, or with another where there is none."""
+    return number(value, ",") if isinstance(value, int) else Cell(value or otherwise, -1)
 
 
 def share(value: float | None) -> Cell:

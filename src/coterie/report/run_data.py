@@ -78,7 +78,22 @@ class RunData:
     def final(self) -> Floats:
         """(n,) accuracy at the end."""
         table = self.accuracy.get(self.stage)
-        return table[-1] if table is not None and len(table) else np.full(self.n, np.nan)
+        if table is None or not len(table):
+            return np.full(self.n, np.nan)
+        final: Floats = (last_known(table) if self.fills else table)[-1]
+        return final
+
+    @property
+    def fills(self) -> bool:
+        """Whether who was not tested counts by its last known value (evaluate.absent)."""
+        named = self.config.get("evaluate", {}).get("absent") or self.summary.get("absent")
+        return bool(named == "last-known")
+
+    @cached_property
+    def absent(self) -> NDArray[np.bool_]:
+        """(T, n) who was not tested in a tested round, though in some other."""
+        missing = np.isnan(self.accuracy.get(self.stage, np.empty((0, self.n))))
+        return missing & ~missing.all(0)
 
     @cached_property
     def kind(self) -> ModelKind:
@@ -223,6 +238,17 @@ def spread(found: Sequence[tuple[int, int, float]], rows: int, columns: int) -> 
     r, c, values = zip(*found, strict=True)
     table[list(r), list(c)] = values
     return table
+
+
+def last_known(table: Floats) -> Floats:
+    """A table (T, n) in which NaN is the last number above it, if there is one.
+
+    >>> last_known(np.array([[1.0, np.nan], [np.nan, 3.0]])).tolist()
+    [[1.0, nan], [1.0, 3.0]]
+    """
+    rows = np.arange(len(table))[:, None]
+    source = np.maximum.accumulate(np.where(np.isnan(table), 0, rows), axis=0)
+    return np.take_along_axis(table, source, axis=0)
 
 
 def with_insight(run: RunData, found: Insight | None) -> RunData:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,9 +26,7 @@ def sentence(run: RunData) -> str:
     final = tested(run)
     if not len(final):
         return f"{run.method} has not been tested yet."
-    found = (
-        f"{run.method}: {percent(float(final.mean()))} mean accuracy over {len(final):,} clients"
-    )
+    found = f"{run.method}: {percent(float(final.mean()))} mean accuracy over {behind(run)}"
     found += f" after {run.tested[-1]} rounds"
     if not run.clustered:
         own = {"personal": "each with a model of its own", "shared": "with one model for all"}
@@ -43,7 +41,9 @@ def tiles(run: RunData) -> list[Tile]:
         half = interval(final.tolist()).half
         wide = f"± {100 * half:.1f}" if half is not None and half == half else ""
         out += [
-            Tile("mean accuracy", percent(float(final.mean())), f"{wide} (95 %, over clients)"),
+            Tile(
+                "mean accuracy", percent(float(final.mean())), f"{wide} (95 %, over {behind(run)})"
+            ),
             Tile(
                 "worst tenth",
                 percent(float(run.series("accuracy_bottom_10pct").values[-1])),
@@ -61,6 +61,17 @@ def tiles(run: RunData) -> list[Tile]:
     if spent:
         out.append(Tile("time", seconds(sum(spent)), f"{len(spent) - 1} rounds"))
     return out
+
+
+def behind(run: RunData) -> str:
+    """How many clients the last mean is of, and of how many if somebody is missing.
+
+    Who never had an accuracy has no test samples, and is told of elsewhere.
+    """
+    count, away = len(tested(run)), int(run.absent[-1].sum())
+    if run.fills:
+        return f"{count:,} clients" + f" ({away:,} by the last known value)" * bool(away)
+    return f"{count:,} of {count + away:,} clients" if away else f"{count:,} clients"
 
 
 def tested(run: RunData) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
@@ -111,12 +122,24 @@ def homeless(run: RunData) -> Iterator[str]:
 
 
 def untested(run: RunData) -> Iterator[str]:
-    """Clients that no number is about."""
-    if len(run.tested):
-        none = np.isnan(run.final) & (run.assign[-1] >= 0)
-        if none.any():
-            some = [run.clients[i] for i in np.flatnonzero(none)]
-            yield f"No test samples, so no accuracy: {listed(some)}."
+    """Clients that no number is about, and those that some means leave out."""
+    if not len(run.tested):
+        return
+    never = np.isnan(run.accuracy[run.stage]).all(0) & (run.assign[-1] >= 0)
+    if never.any():
+        yield f"No test samples, so no accuracy: {listed(names(run, never))}."
+    rounds = int(run.absent.any(1).sum())
+    if rounds:
+        who = listed(names(run, run.absent.any(0)))
+        counted_by = "counted by the last known value" if run.fills else "left out of the mean"
+        yield f"Not tested in some of {rounds:,} rounds and {counted_by}: {who}."
+    if run.absent[-1].any():
+        yield f"Not tested after the last round: {listed(names(run, run.absent[-1]))}."
+
+
+def names(run: RunData, some: Any) -> list[str]:
+    """The names of some clients."""
+    return [run.clients[i] for i in np.flatnonzero(some)]
 
 
 def told(run: RunData) -> Iterator[str]:

@@ -53,6 +53,14 @@ class History:
             if r.client and r.round == round and r.metric == metric and r.stage == stage
         }
 
+    def last_known(self, metric: str = "accuracy", stage: str = "before") -> dict[str, float]:
+        """The last number of each client that was ever measured, by the client's name."""
+        return {
+            r.client: r.value
+            for r in self.rows
+            if r.client and r.metric == metric and r.stage == stage
+        }
+
     def total(self, metric: str, stage: str = "traffic", until: int | None = None) -> float:
         """The sum over rounds of a number of the whole federation."""
         series = self.series(metric, stage)

@@ -11,7 +11,7 @@ from coterie.core.loop import Scores
 from coterie.core.model_kind import ModelKind, held_words
 from coterie.core.types import Asked, State
 from coterie.runs import metrics
-from coterie.runs.history import Row
+from coterie.runs.history import History, Row
 from coterie.words.grouping import silhouette
 
 
@@ -21,16 +21,43 @@ def tested(
     names: Sequence[str],
     sizes: Tensor,
     kind: ModelKind,
+    before: History | None,
 ) -> list[Row]:
-    """Accuracy and loss of every client, then of the federation, stage by stage."""
+    """Accuracy and loss of every client, then of the federation, stage by stage.
+
+    Who was not tested is left out of the federation's numbers; given the history `before`, it is
+    counted by its last known ones.
+    """
     rows = []
     for stage, accuracy, loss in zip(scores.stages, scores.accuracy, scores.loss, strict=True):
         both = {"accuracy": accuracy, "loss": loss}
         rows += of_clients(state, scores.clients, names, stage, both, kind)
-        if len(scores.clients):
-            whole = metrics.summarise(accuracy, sizes[scores.clients])
-            rows += of_all(state, stage, whole | {"loss": float(loss.mean())})
+        who = scores.clients
+        if before is not None and scores.absent:
+            who, (accuracy, loss) = filled(before, names, stage, who, both)
+        if len(who):
+            whole = metrics.summarise(accuracy, sizes[who]) | {"loss": float(loss.mean())}
+            whole |= {"clients": float(len(who)), "absent": float(scores.absent)}
+            rows += of_all(state, stage, whole)
     return rows
+
+
+def filled(
+    before: History,
+    names: Sequence[str],
+    stage: str,
+    clients: Tensor,
+    numbers: Mapping[str, Tensor],
+) -> tuple[Tensor, Tensor]:
+    """Those who were tested and those who once were, and their numbers, the last of each."""
+    columns = []
+    for metric, now in numbers.items():
+        last = before.last_known(metric, stage)
+        column = torch.tensor([last.get(name, torch.nan) for name in names], dtype=now.dtype)
+        columns.append(column.index_copy(0, clients, now))
+    table = torch.stack(columns)
+    who = (~table[0].isnan()).nonzero().flatten()
+    return who, table[:, who]
 
 
 def traffic(

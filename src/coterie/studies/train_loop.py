@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -29,14 +29,19 @@ class Plan:
     every: int = 1  # evaluate every so many rounds, and at the end
     last_k: int = 10  # rounds in the mean over the last ones
     target: float | None = None  # accuracy for rounds-to-target
+    absent: Literal["last-known"] | None = None  # count who was not tested by its last known value
     checkpoint_every: int = 1
     keep: int = 2  # checkpoints kept
 
     @classmethod
     def of(cls, config: Config) -> Plan:
         """The plan of an experiment file."""
-        kept = {"checkpoint_every": config.output.checkpoint_every, "keep": config.output.keep}
-        return cls(config.train.rounds, **vars(config.evaluate), **kept)
+        kept: dict[str, Any] = {
+            "checkpoint_every": config.output.checkpoint_every,
+            "keep": config.output.keep,
+        }
+        when: dict[str, Any] = vars(config.evaluate)
+        return cls(config.train.rounds, **when, **kept)
 
     def tests_at(self, round: int) -> bool:
         """Whether clients are tested after this round."""
@@ -91,7 +96,8 @@ def train_loop(
         previous = state.assign
         trained = time.perf_counter()
         if plan.tests_at(state.round):
-            rows = tested(them, state) + rows
+            known = history if plan.absent else None
+            rows = tested(them, state, known) + rows
         history.rows += rows
         if folder:
             folder.record(state, rows, names, truth, kind)
@@ -149,11 +155,12 @@ def announce(them: Gathered, plan: Plan, say: Listener, saved: State | None) -> 
             say({"event": "warning", "text": note})
 
 
-def tested(them: Gathered, state: State) -> list[Row]:
+def tested(them: Gathered, state: State, before: History | None) -> list[Row]:
     """The rows of a test of every client; a test is not traffic, so the ledger forgets it."""
     scores = evaluate(them.method, state, them.fed)
     them.fed.ledger.clear()
-    return measure.tested(state, scores, them.fed.names, them.fed.sizes, kind_of(them.method))
+    whom, kind = (them.fed.names, them.fed.sizes), kind_of(them.method)
+    return measure.tested(state, scores, *whom, kind, before)
 
 
 def summary_of(
@@ -166,6 +173,7 @@ def summary_of(
     final = max(series[stage] if series else (row.round for row in history))
     out: dict[str, Any] = {"method": repr(method), "kind": kind_of(method, state)}
     out |= {"rounds": plan.rounds, "clients": len(population), "round": final, "stage": stage}
+    out |= {"absent": plan.absent} if plan.absent else {}
     if not series:  # nobody has test samples
         out[stage] = {"accuracy_mean": None, "accuracy_worst": None}
     for name, values in series.items():
@@ -218,6 +226,7 @@ def headline(history: History, at: int) -> dict[str, float]:
     """The numbers of one round that a person watches."""
     shown = {name: name for name in ("clusters", "ari", "bytes_down", "bytes_up")}
     shown |= {"accuracy_mean": "accuracy", "accuracy_worst": "worst"}
+    shown |= {"clients": "clients", "absent": "absent"}  # behind the mean, and not
     found: dict[str, float] = {}
     for row in reversed(history.rows):
         if row.round != at:

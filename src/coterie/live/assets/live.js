@@ -146,10 +146,11 @@
   const sent = new Map();  // round -> bytes: a resumed run repeats rounds
   let seconds = [];
   let resumed = null, state = "waiting";
+  const behind = (e) => e.absent ? ` of ${e.clients} clients (${e.absent} absent)` : "";
   const words = (e) => {
     if (e.event === "round") {
       const parts = [`${e.round}/${e.rounds}`];
-      if (e.accuracy != null) parts.push(`accuracy ${percent(e.accuracy)}`, `worst ${percent(e.worst)}`);
+      if (e.accuracy != null) parts.push(`accuracy ${percent(e.accuracy)}${behind(e)}`, `worst ${percent(e.worst)}`);
       if (e.clusters > 1) parts.push(`${e.clusters} clusters`);
       return [...parts, `${e.seconds.toFixed(2)} s`].join("  ");
     }
@@ -191,7 +192,7 @@
     }
     const last = events.findLast((e) => e.accuracy !== undefined);
     if (last) {
-      $("accuracy").textContent = percent(last.accuracy);
+      $("accuracy").textContent = percent(last.accuracy) + behind(last);
       $("worst").textContent = percent(last.worst);
     }
     if (about.kind && about.kind !== "clustered") $("clusters").textContent = { personal: "own models", shared: "one model" }[about.kind];

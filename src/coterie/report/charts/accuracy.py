@@ -9,7 +9,7 @@ import numpy as np
 
 from coterie.report.charts import style
 from coterie.report.charts.style import ACCURACY, FROM_ZERO, QUIET, Absent, add_line, colour, plain
-from coterie.report.run_data import RunData
+from coterie.report.run_data import RunData, last_known
 from coterie.runs.reading import Floats
 
 LINES = 24  # clusters with a line of their own by round: the largest ones
@@ -51,7 +51,34 @@ def lines(run: RunData, tables: Mapping[str, Floats], metric: str, shown: str) -
             hovertemplate=shown,
         )
     add_line(drawn, run.tested, run.series(metric).values, "mean", hover=shown, width=3.2)
+    return mark_absent(drawn, run, metric)
+
+
+def mark_absent(drawn: Any, run: RunData, metric: str) -> Any:
+    """Rings on the mean in the rounds in which somebody was not tested, with who and how many."""
+    rounds = np.flatnonzero(run.absent.any(1))
+    if len(rounds):
+        drawn.add_scatter(
+            x=run.tested[rounds].tolist(),
+            y=run.series(metric).values[rounds].tolist(),
+            name="somebody absent",
+            mode="markers",
+            marker={"symbol": "circle-open", "size": 11, "line": {"width": 2}},
+            text=[who_is_behind(run, int(t)) for t in rounds],
+            hovertemplate="%{text}<extra></extra>",
+        )
     return drawn
+
+
+def who_is_behind(run: RunData, row: int) -> str:
+    """In words, of whom the mean of a tested round is, and of whom it is not."""
+    away = run.absent[row]
+    names = [plain(run.clients[i], 30) for i in np.flatnonzero(away)]
+    some = ", ".join(names[:5]) + ", ..." * (len(names) > 5)
+    if run.fills:
+        return f"with the last known value of {some}"
+    there = int((~np.isnan(run.accuracy[run.stage][row])).sum())
+    return f"mean of {there:,} of {there + len(names):,} clients, without {some}"
 
 
 def of_client(run: RunData, client: int) -> Any:
@@ -76,7 +103,7 @@ def tested(run: RunData, tables: Mapping[str, Floats]) -> Floats:
     table = tables.get(run.stage)
     if table is None or not len(table):
         raise Absent("no round has been tested yet")
-    return table
+    return last_known(table) if run.fills else table
 
 
 def cluster_means(run: RunData, table: Floats) -> dict[int, Floats]:
@@ -245,4 +272,4 @@ def worst(run: RunData) -> Any:
     drawn = style.figure(hovermode="x unified", xaxis=style.by_round(run.tested), yaxis=FROM_ZERO)
     for metric, (name, dash, width) in lines.items():
         add_line(drawn, *run.series(metric), name, hover="%{y:.1%}", dash=dash, width=width)
-    return drawn
+    return mark_absent(drawn, run, "accuracy_mean")
