@@ -48,7 +48,7 @@ clean:
 
 .venv/core: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(PIP) --editable .
+	$(PIP) --editable ".[fast]"
 	touch $@
 
 .venv/dev: .venv/core

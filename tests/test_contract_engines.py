@@ -17,7 +17,7 @@ from coterie.core.types import State
 from coterie.engines.front import Front
 from coterie.runs import checkpoint
 from tests.test_contract import ALL, ROUNDS, last, measured, memory_equal, method
-from tests.tiny import clients, federation, pooled, same, stacked
+from tests.tiny import clients, compiled, federation, pooled, same, stacked
 
 ODD = ["one client", "identical clients", "one sample", "one class"]
 
@@ -30,6 +30,8 @@ ENGINES: dict[str, Callable[..., Front]] = {
     "pool": partial(in_processes, Front),
     "stacked": stacked,
     "stacked in processes": partial(in_processes, partial(stacked, workers=2)),
+    "compiled": compiled,
+    "compiled in processes": partial(in_processes, compiled),
 }
 ENGINE = pytest.mark.parametrize("engine", list(ENGINES))
 
@@ -80,7 +82,15 @@ def test_resume_on_an_engine_gives_the_same_bits(name: str, engine: str, tmp_pat
         assert memory_equal(again, fed)
 
 
-@pytest.mark.parametrize("engine", ["stacked"])
+@ALL
+def test_compiled_training_has_the_same_bits_in_any_number_of_processes(name: str) -> None:
+    with world("compiled") as one, world("compiled in processes") as several:
+        ends = [last(run(method(name), fed, ROUNDS)) for fed in (one, several)]
+        assert same(*ends)
+        assert memory_equal(one, several)
+
+
+@pytest.mark.parametrize("engine", ["stacked", "compiled"])
 @pytest.mark.parametrize("case", ODD)
 @ALL
 def test_odd_clients_on_an_engine(name: str, case: str, engine: str) -> None:

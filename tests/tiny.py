@@ -68,6 +68,13 @@ def stacked(people: Sequence[Client], layout: Layout, workers: int = 1, **how: A
     return Front(people, layout, backend=backend, **how)
 
 
+def compiled(people: Sequence[Client], layout: Layout, **how: Any) -> Front:
+    """A federation whose clients train by compiled code."""
+    from coterie.engines.compiled.backend import Compiled
+
+    return Front(people, layout, backend=Compiled(layout, people[0].x[:4]), **how)
+
+
 def pooled(fed: Front, workers: int = 2) -> Front:
     """The same federation, answered by worker processes."""
     fed.backend = Workers(fed.backend, Processes(workers))

@@ -331,7 +331,8 @@ def test_the_choice_follows_from_shapes_and_cores() -> None:
     )
     normed = nn.Sequential(nn.Linear(784, 200), nn.BatchNorm1d(200), nn.Linear(200, K))
     assert chosen(small, 10, 8, (4,)).name == "serial"
-    assert chosen(big, 500, 2, (784,)) == Choice("stacked", 2, "a straight line of layers")
+    assert chosen(big, 500, 2, (784,)).name in ("compiled", "stacked")
+    assert chosen(big, 500, 2, (784,)).why.startswith("a straight line of layers")
     assert chosen(big, 500, 1, (784,)).workers == 1
     assert (chosen(normed, 500, 2, (784,)).name, chosen(normed, 500, 1, (784,)).name) == (
         "pool",

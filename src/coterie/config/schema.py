@@ -115,8 +115,8 @@ class Newcomers:
 class Engine:
     """Who does the computing."""
 
-    name: str = "auto"  # serial, pool, stacked, or the fastest of them for this experiment
-    workers: Whole = 0  # processes of pool, stacked and ray; 0: as many as there are cores here
+    name: str = "auto"  # serial, pool, stacked, compiled, or the fastest of them here
+    workers: Whole = 0  # processes of all but serial; 0: as many as there are cores here
     address: str | None = None  # ray: "auto", "host:port" or "ray://..."; without: this machine
     threads: Count = 1  # of arithmetic; another number may change the last bits
     deadline: Positive = 600.0  # flower: seconds that clients have to answer a question

@@ -2,7 +2,7 @@
 
 front      the federation as methods see it: the same for every engine
 question   what a backend is asked, and the interface that every backend has
-serial, stacked, workers, ray, flower      the five backends
+serial, stacked, compiled, workers, ray, flower      the six backends
 choice     which of them suits an experiment
 
 May touch: core, words, tasks, data.
@@ -20,13 +20,15 @@ if TYPE_CHECKING:
     from coterie.data.population import Population
     from coterie.engines.choice import Choice
     from coterie.engines.question import Backend
+    from coterie.engines.serial import Serial
 
 ENGINES = {
-    "auto": "the fastest of the next three for the model, the data and the cores at hand",
+    "auto": "the fastest of the next four for the model, the data and the cores at hand",
     "serial": "one client after another, in this process: the reference",
     "pool": "one client after another in each of several processes: the same bits as serial",
     "stacked": "clients side by side in one set of operations, in one process or several",
-    "ray": "actors of Ray, here or on a cluster: the same bits as stacked with as many workers",
+    "compiled": "training compiled for the network's shapes, in one process or several",
+    "ray": "actors of Ray, here or on a cluster: the same bits as compiled, or else as stacked",
     "flower": "clients on machines of their own: coterie serve and coterie join",
 }
 
@@ -38,10 +40,12 @@ def build(
     seed: int,
     workers: int = 1,
     address: str | None = None,
+    inner: str = "",
 ) -> Engine:
     """The engine of this name over a population of clients, in so many processes.
 
-    `address` is that of a Ray cluster; without one, Ray is started on this machine.
+    `address` is that of a Ray cluster; without one, Ray is started on this machine. `inner` is the
+    engine inside Ray's actors, stacked or compiled.
     """
     from coterie.engines.front import Front
 
@@ -53,12 +57,17 @@ def build(
         sizes=population.sizes,
         names=population.names,
         public=population.public,
-        backend=backend(name, population, layout, workers, address),
+        backend=backend(name, population, layout, workers, address, inner),
     )
 
 
 def backend(
-    name: str, population: Population, layout: Layout, workers: int, address: str | None
+    name: str,
+    population: Population,
+    layout: Layout,
+    workers: int,
+    address: str | None,
+    inner: str = "",
 ) -> Backend:
     """Whoever answers the questions of an engine of this name."""
     if name not in ENGINES or name == "auto":
@@ -70,32 +79,55 @@ def backend(
             code="C050",
             fix="coterie serve FILE starts a server, coterie join SERVER --data PATH joins it",
         )
-    from coterie.engines.serial import Serial
-    from coterie.engines.stacked.backend import Stacked
-
-    inner = Serial()
-    if name in ("stacked", "ray"):
-        inner = Stacked(layout, population[0].x[:4], workers=workers)
-    if name == "serial" or (name == "stacked" and workers < 2):
-        return inner
+    within = inside(inner or name, population, layout, workers)
+    if name == "serial" or (name in ("stacked", "compiled") and workers < 2):
+        return within
     from coterie.engines.workers.backend import Workers
 
     if name == "ray":
         from coterie.engines.ray import Actors
 
-        return Workers(inner, Actors(workers, address))
+        return Workers(within, Actors(workers, address))
     from coterie.engines.workers.processes import Processes
 
-    return Workers(inner, Processes(workers))
+    return Workers(within, Processes(workers))
+
+
+def inside(name: str, population: Population, layout: Layout, workers: int) -> Serial:
+    """What answers in one process: the engine of this name, or the reference."""
+    samples = population[0].x[:4]
+    if name == "compiled":
+        from coterie.engines.compiled.host import NotCompilableError, check_machine
+
+        try:
+            check_machine()
+        except NotCompilableError as why:
+            raise ConfigError(
+                "the compiled engine cannot run here",
+                code="C054",
+                why=str(why),
+                fix='engine.name = "stacked" trains the same within rounding',
+            ) from None
+        from coterie.engines.compiled.backend import Compiled
+
+        return Compiled(layout, samples)
+    if name in ("stacked", "ray"):
+        from coterie.engines.stacked.backend import Stacked
+
+        return Stacked(layout, samples, workers=workers)
+    from coterie.engines.serial import Serial
+
+    return Serial()
 
 
 def settle(
     name: str, workers: int, population: Population, layout: Layout, method: Method
 ) -> Choice:
     """The engine that is meant: `auto` becomes one of the others, no workers as many as cores."""
-    from coterie.engines.choice import Choice, choose, cores
+    from coterie.engines.choice import Choice, choose, cores, inside_actors
 
     if name == "auto":
         return choose(layout, method, population.sizes, population.shape, workers or cores())
-    several = name in ("pool", "stacked", "ray")
-    return Choice(name, (workers or cores()) if several else 1, "as asked")
+    several = name in ("pool", "stacked", "compiled", "ray")
+    inner = inside_actors(layout, population.shape) if name == "ray" else ""
+    return Choice(name, (workers or cores()) if several else 1, "as asked", inner)

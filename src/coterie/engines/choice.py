@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from coterie.core.layout import Layout
 from coterie.core.types import Method
+from coterie.engines.compiled.planning import planned
 from coterie.engines.stacked.chain import NotStackableError, chain
 from coterie.tasks.solver import Solver
 
@@ -28,6 +29,7 @@ class Choice:
     name: str
     workers: int
     why: str
+    inner: str = ""  # of Ray, the engine inside its actors: stacked or compiled
 
     def __str__(self) -> str:
         side = f" in {self.workers} processes" if self.workers > 1 else ""
@@ -61,7 +63,20 @@ def choose(
         if workers == 1:
             return Choice("serial", 1, f"one core, and the model cannot be stacked: {why}")
         return Choice("pool", workers, f"the model cannot be stacked: {why}")
-    return Choice("stacked", workers, "a straight line of layers")
+    try:
+        planned(layout, sample)
+    except NotStackableError as why:
+        return Choice("stacked", workers, f"a straight line of layers, not compiled: {why}")
+    return Choice("compiled", workers, "a straight line of layers")
+
+
+def inside_actors(layout: Layout, sample: tuple[int, ...]) -> str:
+    """The engine inside the actors of Ray, as fast as the network allows."""
+    try:
+        planned(layout, sample)
+    except NotStackableError:
+        return "stacked"
+    return "compiled"
 
 
 def round_seconds(

@@ -150,12 +150,18 @@ def simulation(
         who = wanted
         if last and engine == "auto":  # as it was started, whatever this machine would suggest
             who = Choice(last.notes["engine"], last.notes["workers"], "as the run was started")
+        if last and who.name == "ray":  # before there was another, its actors were stacked
+            who = replace(who, inner=last.notes.get("inner", "stacked"))
         return Gathered(
             method,
             population,
-            engines.build(who.name, population, layout, seed, who.workers, address),
+            engines.build(who.name, population, layout, seed, who.workers, address, who.inner),
             engine=str(who),
-            notes={"engine": who.name, "workers": who.workers},
+            notes={
+                "engine": who.name,
+                "workers": who.workers,
+                **({"inner": who.inner} if who.inner else {}),
+            },
             afterwards=afterwards,
         )
 

@@ -165,9 +165,9 @@ CONFIGURATION: dict[str, Code] = {
         "Make certificates with `coterie certs DIR` and give --certs; or stay on 127.0.0.1.",
     ),
     "C054": Code(
-        "an engine whose package is not installed",
-        "The ray engine needs Ray.",
-        "pip install 'coterie[ray]', or choose another engine.",
+        "an engine that this machine is not equipped for",
+        "The ray engine needs Ray; the compiled one llvmlite and a processor with AVX2 and FMA.",
+        "pip install 'coterie[ray]' or 'coterie[fast]', or choose another engine.",
     ),
     "C055": Code(
         "a Ray cluster that cannot be used",

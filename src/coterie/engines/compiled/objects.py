@@ -1,0 +1,126 @@
+"""Programs as machine code: compiled once, kept in the user's cache folder, loaded and called.
+
+A file of the cache is named by all that its code depends on (the plan, the kernels' source, the
+processor it is for, LLVM's version) and begins with the hash of what follows. It is written aside
+and then named, so that a process that is killed leaves no half of one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import platform
+import secrets
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from coterie.data.named import cache as user_cache
+from coterie.engines.compiled.host import binding, check_machine
+from coterie.engines.compiled.plan import Plan
+
+TARGET = "x86-64-v3"  # every processor with AVX2 and FMA: the same code, so the same bits
+HASH = 32  # bytes
+POINTER, INT = ctypes.c_void_p, ctypes.c_int64
+SIGNATURES: dict[str, list[Any]] = {
+    "train": [POINTER] * 7 + [INT] + [POINTER] * 2,
+    "gradient": [POINTER] * 5 + [INT, POINTER],
+    "read": [POINTER] * 4 + [INT, POINTER],
+}
+
+
+def compiled(text: str) -> bytes:
+    """A program as an object file."""
+    llvm = binding()
+    target = llvm.Target.from_triple(llvm.get_process_triple())
+    machine = target.create_target_machine(cpu=TARGET, opt=3, reloc="pic", codemodel="small")
+    module = llvm.parse_assembly(text)
+    module.verify()
+    tuning = llvm.create_pipeline_tuning_options(speed_level=3)
+    # The kernels say themselves what is a vector and what is written out.
+    tuning.loop_unrolling = tuning.loop_vectorization = tuning.slp_vectorization = False
+    passes = llvm.create_pass_builder(machine, tuning)
+    passes.getModulePassManager().run(module, passes)
+    code: bytes = machine.emit_object(module)
+    return code
+
+
+class Machine:
+    """The functions of an object file, ready to be called; it travels as the file's bytes."""
+
+    train: Callable[..., None]
+    gradient: Callable[..., None]
+    read: Callable[..., None]
+
+    def __init__(self, code: bytes) -> None:
+        check_machine()
+        self.code, llvm = code, binding()
+        host = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine()
+        self.engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), host)
+        self.engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+        self.engine.finalize_object()
+        for name, kinds in SIGNATURES.items():
+            place = self.engine.get_function_address(name)
+            setattr(self, name, ctypes.CFUNCTYPE(None, *kinds)(place))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Machine, (self.code,)
+
+
+def machine(plan: Plan, folder: Path | None = None) -> tuple[Machine, bool]:
+    """The code of a plan, and whether it had to be compiled now."""
+    check_machine()
+    folder = user_cache() / "compiled" if folder is None else folder
+    file = folder / f"{name(plan)}.o"
+    if code := kept(file):
+        return Machine(code), False
+    from coterie.engines.compiled.program import Program
+
+    code = compiled(str(Program(plan)))
+    keep(file, code)
+    return Machine(code), True
+
+
+def name(plan: Plan) -> str:
+    """All that the code of a plan depends on, as a name."""
+    version = ".".join(map(str, binding().llvm_version_info))
+    parts = (repr(plan), source(), TARGET, version, platform.system())
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
+
+
+@cache
+def source() -> str:
+    """A hash of the kernels as they are written."""
+    files = sorted(Path(__file__).parent.glob("*.py"))
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+
+
+def kept(file: Path) -> bytes | None:
+    """The code in a file of the cache, if it is whole and nobody else can have written it."""
+    try:
+        with open(file, "rb") as opened:
+            about = os.fstat(opened.fileno())
+            if hasattr(os, "getuid") and (about.st_uid != os.getuid() or about.st_mode & 0o022):
+                return None
+            content = opened.read()
+    except OSError:
+        return None
+    code = content[HASH:]
+    return code if code and hashlib.sha256(code).digest() == content[:HASH] else None
+
+
+def keep(file: Path, code: bytes) -> None:
+    """Put code into the cache; without room or leave to write, it is compiled again next time."""
+    aside = file.with_name(f".{file.stem}.{secrets.token_hex(8)}")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(handle, "wb") as opened:
+            opened.write(hashlib.sha256(code).digest() + code)
+        os.replace(aside, file)
+    except OSError:
+        with suppress(OSError):
+            aside.unlink()

@@ -1,0 +1,262 @@
+"""A plan as a program: one function that does all steps of a client's training, one that reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from llvmlite import ir
+
+from coterie.engines.compiled import activation, pooling, samples
+from coterie.engines.compiled import step as steps
+from coterie.engines.compiled.convolution import Convolution
+from coterie.engines.compiled.dense import Dense
+from coterie.engines.compiled.loops import KINDS, Array, Function, Value, Variable
+from coterie.engines.compiled.plan import Plan, Stage
+from coterie.engines.compiled.pooling import Mean
+from coterie.engines.compiled.settings import RATES, READING, ROWS
+
+BATCH = {"buffers": "arrays", "w": "array", "x": "array", "order": "ints", "count": "int"}
+LEARNING = {"labels": "ints", "learns": "ints", **steps.STEP}
+TRAIN = {
+    "buffers": "arrays",
+    "rows": "arrays",
+    "x": "array",
+    "labels": "ints",
+    "order": "ints",
+    "inner": "ints",
+    "sizes": "ints",
+    "steps": "int",
+    "learns": "ints",
+    "rates": "array",
+}
+GRADIENT = {
+    "buffers": "arrays",
+    "rows": "arrays",
+    "x": "array",
+    "labels": "ints",
+    "order": "ints",
+    "count": "int",
+    "learns": "ints",
+}
+READ = {"buffers": "arrays", "w": "array", "x": "array", "order": "ints", "n": "int", "y": "array"}
+
+
+class Program:
+    """The code of a plan, as text in LLVM's language."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan, self.module = plan, ir.Module("coterie")
+        self.names = list(plan.buffers)
+        self.kernels: dict[str, Function] = {}
+        self.terms = self.define("terms", steps.TERMS, partial(steps.terms, size=plan.size))
+        self.copy = self.define(
+            "copy", {"a": "array", "b": "array"}, partial(samples.copy, size=plan.size)
+        )
+        for n, stage in enumerate(plan.stages, 1):
+            self.stage(n, stage)
+        self.kernel("loss", activation.loss_backward, "aaiin", classes=plan.outputs)
+        self.kernel("gather", samples.gather(plan), "aiain")
+        self.forward = self.define("forward", BATCH, self.write_forward)
+        self.backward = self.define("backward", BATCH | LEARNING, self.write_backward)
+        self.define("train", TRAIN, self.write_train, public=True)
+        self.define("gradient", GRADIENT, self.write_gradient, public=True)
+        self.define("read", READ, self.write_read, public=True)
+
+    def __str__(self) -> str:
+        return str(self.module)
+
+    def define(
+        self,
+        name: str,
+        kinds: dict[str, str],
+        write: Callable[[Function], None],
+        public: bool = False,
+    ) -> Function:
+        """A function of the compiled code."""
+        f = Function(self.module, name, kinds, public)
+        write(f)
+        f.end()
+        return f
+
+    def kernel(self, name: str, write: Callable[..., None], takes: str, **more: Any) -> None:
+        """A kernel: a, i, s are arrays of reals, integers and small ones, n is a number."""
+        letters = {"a": "array", "i": "ints", "s": "smalls", "n": "int"}
+        kinds = {str(k): letters[c] for k, c in enumerate(takes.removesuffix("+"))}
+        if takes.endswith("+"):  # and the step
+            kinds |= steps.STEP
+        self.kernels[name] = self.define(name, kinds, partial(write, **more))
+
+    def stage(self, n: int, stage: Stage) -> None:
+        """The kernels of a stage; the first needs no gradient of its inputs."""
+        kernel = stage.kernel
+        match kernel:
+            case Dense():
+                self.kernel(f"forward{n}", kernel.forward, "aiaaan")
+                self.kernel(f"weights{n}", kernel.backward_weights, "aian+")
+            case Convolution():
+                self.kernel(f"lay{n}", kernel.lay, "aa")
+                self.kernel(f"forward{n}", kernel.forward, "aaaa")
+                self.kernel(f"weights{n}", kernel.backward_weights, "aasan+")
+                if kernel.window:
+                    self.kernel(f"maximum{n}", pooling.maximum, "aas", conv=kernel)
+            case Mean():
+                self.kernel(f"forward{n}", kernel.forward, "aa")
+                self.kernel(f"inputs{n}", kernel.backward, "aa")
+        if not isinstance(kernel, Mean):
+            self.kernel(f"bias{n}", kernel.backward_bias, "an+")
+            if n > 1:
+                takes = "aaan" if isinstance(kernel, Dense) else "asaain"
+                self.kernel(f"inputs{n}", kernel.backward_inputs, takes)
+        if stage.relu:
+            self.kernel(f"relu{n}", activation.relu, "an", size=stage.leaves)
+            self.kernel(f"stop{n}", activation.relu_backward, "aan", size=stage.leaves)
+
+    def call(self, f: Function, name: str, *given: Value | Array | int) -> None:
+        """Run a kernel."""
+        f.call(self.kernels[name], *given)
+
+    def buffer(self, f: Function, buffers: Array, name: str) -> Array:
+        """A buffer by its name."""
+        kind = KINDS[self.plan.buffers[name].kind]
+        return Array(f, buffers[self.names.index(name)].raw, kind)
+
+    def write_forward(self, f: Function) -> None:
+        """The mini-batch from the samples to the logits."""
+        buffers, w, x, order, count = f.arguments
+        mine = partial(self.buffer, f, buffers)
+        places, conv_first = mine("places"), "a0" in self.names
+        a = mine("a0") if conv_first else x
+        self.call(f, "gather", x, order, a, places, count)
+        for n, stage in enumerate(self.plan.stages, 1):
+            kernel, y = stage.kernel, mine(f"a{n}")
+            weight, bias = w.start(stage.weight), w.start(stage.bias)
+            if isinstance(kernel, Dense):
+                self.call(f, f"forward{n}", a, places, weight, bias, y, count)
+            elif isinstance(kernel, Mean):
+                with f.loop(0, count) as b:
+                    image, to = a.start(b * kernel.image.size), y.start(b * kernel.out.size)
+                    self.call(f, f"forward{n}", image, to)
+            else:
+                self.write_convolution(f, n, kernel, mine, (a, weight, bias, y), count)
+            if stage.relu:
+                self.call(f, f"relu{n}", y, count)
+            a = y
+
+    def write_convolution(
+        self,
+        f: Function,
+        n: int,
+        conv: Convolution,
+        mine: Callable[[str], Array],
+        arrays: tuple[Array, ...],
+        count: Value,
+    ) -> None:
+        """A convolution and the maximum behind it, sample by sample."""
+        a, weight, bias, y = arrays
+        laid = mine(f"laid{n}")
+        self.call(f, f"lay{n}", weight, laid)
+        with f.loop(0, count) as b:
+            image, to = a.start(b * conv.image.size), y.start(b * conv.out.size)
+            if not conv.window:
+                self.call(f, f"forward{n}", image, laid, bias, to)
+            else:
+                found = mine(f"y{n}")
+                which = mine(f"where{n}").start(conv.place(b, f.number(0), f.number(0)))
+                self.call(f, f"forward{n}", image, laid, bias, found)
+                self.call(f, f"maximum{n}", found, to, which)
+
+    def write_backward(self, f: Function) -> None:
+        """From the logits to the weights, which take their step at once."""
+        buffers, w, x, order, count, labels, learns, move, velocity, *rates = f.arguments
+        mine = partial(self.buffer, f, buffers)
+        last = len(self.plan.stages)
+        self.call(f, "loss", mine(f"a{last}"), mine(f"g{last}"), labels, order, count)
+        for n in range(last, 0, -1):
+            stage = self.plan.stages[n - 1]
+            a, g, kernel = mine(f"a{n}"), mine(f"g{n}"), stage.kernel
+            if stage.relu:
+                self.call(f, f"stop{n}", a, g, count)
+            if n > 1:
+                self.write_inputs(f, n, w.start(stage.weight), mine, count)
+            if isinstance(kernel, Mean):
+                continue
+            image = mine(f"a{n - 1}") if n > 1 or "a0" in self.names else x
+            for tensor, start in zip(stage.tensors, (stage.weight, stage.bias), strict=False):
+                target = (move.start(start), velocity.start(start), *rates)
+                with f.when(learns[tensor] > 0):
+                    if tensor != stage.tensors[0]:
+                        self.call(f, f"bias{n}", g, count, *target)
+                    elif isinstance(kernel, Dense):
+                        self.call(f, f"weights{n}", image, mine("places"), g, count, *target)
+                    else:
+                        beside = mine(f"where{n}"), mine(f"dw{n}")
+                        self.call(f, f"weights{n}", image, g, *beside, count, *target)
+
+    def write_inputs(
+        self, f: Function, n: int, weight: Array, mine: Callable[[str], Array], count: Value
+    ) -> None:
+        """The gradient of what entered a stage."""
+        kernel, g, dx = self.plan.stages[n - 1].kernel, mine(f"g{n}"), mine(f"g{n - 1}")
+        match kernel:
+            case Dense():
+                self.call(f, f"inputs{n}", g, weight, dx, count)
+            case Convolution():
+                beside = mine(f"where{n}"), weight, dx, mine(f"listed{n}")
+                self.call(f, f"inputs{n}", g, *beside, count)
+            case Mean():
+                with f.loop(0, count) as b:
+                    come, to = g.start(b * kernel.out.size), dx.start(b * kernel.image.size)
+                    self.call(f, f"inputs{n}", come, to)
+
+    def write_train(self, f: Function) -> None:
+        """All steps of one client."""
+        buffers, rows, x, labels, order, inner, sizes, count, learns, given = f.arguments
+        row = {name: Array(f, rows[k].raw, KINDS["array"]) for k, name in enumerate(ROWS)}
+        rate = {name: given[k] for k, name in enumerate(RATES)}
+        w, velocity, zero, one = row["w"], row["velocity"], f.real(0.0), f.real(1.0)
+        more = rate["terms"] > 0.0
+        seen = Variable(f, f.number(0))
+
+        def learn(read: Array, order: Array, size: Value, *target: Array | Value) -> None:
+            f.call(self.forward, buffers, read, x, order, size)
+            f.call(self.backward, buffers, read, x, order, size, labels, learns, *target)
+
+        with f.loop(0, count) as s:
+            size, now = sizes[s], order.start(seen.now)
+            with f.when(more):
+                beside = [row["anchor"], row["shift"]]
+                numbers = [rate[name] for name in ("momentum", "decay", "prox")]
+                f.call(self.terms, velocity, w, *beside, *numbers)
+            momentum, decay = more.where(one, rate["momentum"]), more.where(zero, rate["decay"])
+            target = (w, velocity, rate["rate"], momentum, decay)
+            with f.when(rate["meta"] > 0.0):  # the gradient where an inner step leads
+                there = row["there"]
+                f.call(self.copy, w, there)
+                before = inner.start(seen.now)
+                learn(w, before, size, there, row["spare"], rate["meta"], zero, zero)
+                learn(there, now, size, *target)
+            with f.when(rate["meta"].compare("==", 0.0)):
+                learn(w, now, size, *target)
+            seen.set(seen.now + size)
+
+    def write_gradient(self, f: Function) -> None:
+        """The gradient of one mini-batch, in place of a velocity of zeros; no weight moves."""
+        buffers, rows, x, labels, order, count, learns = f.arguments
+        w, gradient, beside = (Array(f, rows[k].raw, KINDS["array"]) for k in range(3))
+        nothing = [f.real(0.0)] * 3
+        f.call(self.forward, buffers, w, x, order, count)
+        batch = (buffers, w, x, order, count, labels, learns)
+        f.call(self.backward, *batch, beside, gradient, *nothing)
+
+    def write_read(self, f: Function) -> None:
+        """The logits of n samples."""
+        buffers, w, x, order, n, y = f.arguments
+        size, last = self.plan.outputs, len(self.plan.stages)
+        with f.loop(0, n, READING) as at:
+            count = f.least(n - at, READING)
+            f.call(self.forward, buffers, w, x, order.start(at), count)
+            found = self.buffer(f, buffers, f"a{last}")
+            with f.loop(0, count) as b, f.loop(0, size) as k:
+                y[(at + b) * size + k] = found[b * size + k]

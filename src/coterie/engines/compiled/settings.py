@@ -1,0 +1,6 @@
+"""What those who write the code and those who call it agree on."""
+
+LANES = 8  # numbers in a vector: what AVX2 has in a register
+READING = 60  # samples that are read in one go: a multiple of every tile of rows
+ROWS = ("w", "velocity", "anchor", "shift", "there", "spare")  # in this order, as pointers
+RATES = ("rate", "momentum", "decay", "prox", "meta", "terms")  # in this order, as numbers

@@ -1,0 +1,521 @@
+"""Compiled training against autograd in float64, with forbidden pages around every buffer."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import threading
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from coterie.core.client import Client
+from coterie.core.errors import ClientError
+from coterie.core.layout import Layout
+from coterie.core.rng import stream
+from coterie.core.types import Sendable, State
+from coterie.engines.choice import choose
+from coterie.engines.compiled import host
+from coterie.engines.compiled.host import NotCompilableError, check_machine
+from coterie.engines.compiled.planning import planned
+from coterie.engines.front import Front
+from coterie.methods.fedavg import FedAvg
+from coterie.tasks.optimiser import SGD
+from coterie.tasks.score import Score
+from coterie.tasks.solver import Descent, Solver
+from coterie.tasks.train import Train
+
+try:
+    check_machine()
+except NotCompilableError as why:
+    pytest.skip(str(why), allow_module_level=True)
+
+from coterie.engines.compiled.backend import Compiled
+from coterie.engines.compiled.network import Gradients, Network, UnfitError
+from coterie.engines.compiled.objects import machine
+from tests.engines.guarded import Guard
+
+K = 3
+
+
+def seeded(net: nn.Module, seed: int = 0) -> nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        for part in net.modules():
+            if hasattr(part, "reset_parameters"):
+                part.reset_parameters()
+    return net
+
+
+def person(n: int, shape: tuple[int, ...], classes: int = K, i: int = 0) -> Client:
+    rng = stream(0, "person", i)
+    x = torch.randn(n, *shape, generator=rng)
+    y = torch.randint(classes, (n,), generator=rng)
+    return Client(x, y, x[:2], y[:2], name=str(i))
+
+
+def network(layout: Layout, shape: tuple[int, ...]) -> tuple[Network, Guard]:
+    guard = Guard()
+    made = planned(layout, shape)
+    return Network(made, machine(made)[0], guard), guard
+
+
+def doubled(client: Client) -> Client:
+    return Client(client.x.double(), client.y, client.x_test.double(), client.y_test, client.name)
+
+
+def agrees(
+    net: nn.Module,
+    shape: tuple[int, ...],
+    solver: Solver,
+    n: int = 11,
+    classes: int = K,
+    tolerance: float = 2e-5,
+    **how: Any,
+) -> None:
+    """As far from where it began as float64 goes, and to the same place within rounding."""
+    layout = Layout(seeded(net))
+    mine, guard = network(layout, shape)
+    client, start = person(n, shape, classes), layout.initial
+    got, taken = mine.train(Descent(solver, client, start, stream(1), **how), layout)
+    exact = Layout(seeded(net).double())
+    wide = {k: v.double() if isinstance(v, Tensor) else v for k, v in how.items()}
+    wanted = Descent(solver, doubled(client), start.double(), stream(1), **wide)
+    row, steps = wanted.run_single(exact)
+    assert taken == steps
+    way = float((row - start).abs().max())
+    assert float((got - row).abs().max()) <= tolerance * way + 1e-7
+    said = mine.read(start, [client.x])[0]
+    truth = exact.predict(start.double(), client.x.double())
+    torch.testing.assert_close(said.double(), truth, rtol=1e-4, atol=1e-5)
+    guard.check()
+
+
+# -- shapes ---------------------------------------------------------------------------------------
+
+
+BEHIND: dict[str, list[nn.Module]] = {  # a convolution
+    "nothing": [],
+    "relu": [nn.ReLU()],
+    "max": [nn.MaxPool2d(2)],
+    "max relu": [nn.MaxPool2d(2), nn.ReLU()],
+    "relu max": [nn.ReLU(), nn.MaxPool2d(2)],
+    "mean": [nn.AvgPool2d(2)],
+    "relu mean": [nn.ReLU(), nn.AvgPool2d(2)],
+    "mean relu": [nn.AvgPool2d(2), nn.ReLU()],
+}
+
+
+@st.composite
+def networks(draw: Any) -> tuple[nn.Module, tuple[int, ...], int]:
+    def whole(low: int, high: int) -> int:
+        return int(draw(st.integers(low, high)))
+
+    channels, height, width = whole(1, 4), whole(6, 14), whole(6, 14)
+    shape, layers = (channels, height, width), list[nn.Module]()
+    for _ in range(whole(0, 2)):
+        kernel, stride = (whole(1, 5), whole(1, 5)), (whole(1, 2), whole(1, 2))
+        padding = (whole(0, 2), whole(0, 2))
+        behind = draw(st.sampled_from(sorted(BEHIND)))
+        sides = [
+            (n + 2 * p - k) // s + 1
+            for n, p, k, s in zip((height, width), padding, kernel, stride, strict=True)
+        ]
+        by = 2 if "m" in behind else 1
+        if min(height + 2 * padding[0] - kernel[0], width + 2 * padding[1] - kernel[1]) < 0:
+            continue
+        if min(sides) < by:
+            continue
+        out = whole(1, 18)
+        layers.append(nn.Conv2d(channels, out, kernel, stride, padding, bias=draw(st.booleans())))
+        layers += BEHIND[behind]
+        channels, height, width = out, sides[0] // by, sides[1] // by
+    layers.append(nn.Flatten())
+    features, classes = channels * height * width, whole(2, 19)
+    for _ in range(whole(0, 2)):
+        hidden = whole(1, 41)
+        layers += [nn.Linear(features, hidden, bias=draw(st.booleans())), nn.ReLU()]
+        features = hidden
+    layers.append(nn.Linear(features, classes, bias=draw(st.booleans())))
+    return nn.Sequential(*layers), shape, classes
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(networks(), st.integers(1, 13), st.integers(1, 17))
+def test_any_chain_trains_as_autograd_in_float64(
+    made: tuple[nn.Module, tuple[int, ...], int], batch: int, n: int
+) -> None:
+    net, shape, classes = made
+    solver = Solver(lr=0.05, optimiser=SGD(momentum=0.5), batch=batch, steps=3)
+    agrees(net, shape, solver, n, classes, tolerance=2e-4)
+
+
+def lenet(channels: int = 1, padding: int = 0) -> nn.Sequential:
+    side = 5 + (padding > 0) * 2
+    return nn.Sequential(
+        *(nn.Conv2d(channels, 6, 5, padding=padding), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(6, 16, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()),
+        *(nn.Linear(16 * side * side, 20), nn.ReLU(), nn.Linear(20, K)),
+    )
+
+
+# -- terms ----------------------------------------------------------------------------------------
+
+TERMS: dict[str, tuple[Solver, dict[str, Any]]] = {
+    "plain": (Solver(lr=0.1, batch=4), {}),
+    "all data": (Solver(lr=0.1, batch=0, epochs=3), {}),
+    "steps": (Solver(lr=0.1, batch=4, steps=5), {}),
+    "own epochs": (Solver(lr=0.1, batch=4, steps=5), {"epochs": 2}),
+    "no epochs": (Solver(lr=0.1, batch=4), {"epochs": 0}),
+    "decay": (Solver(lr=0.1, batch=4, optimiser=SGD(momentum=0.9, weight_decay=0.1)), {}),
+    "pulled to the start": (Solver(lr=0.1, batch=4, epochs=2, prox=0.3), {}),
+    "pulled": (Solver(lr=0.1, batch=4, epochs=2, prox=0.3), {"anchor": 0.2}),
+    "shifted": (Solver(lr=0.1, batch=4, optimiser=SGD(momentum=0.5)), {"shift": 0.1}),
+    "head": (Solver(lr=0.1, batch=4, optimiser=SGD(0.5, 0.1), prox=0.2), {"train": "head"}),
+    "body": (Solver(lr=0.1, batch=4, optimiser=SGD(0.5, 0.1)), {"train": "body", "shift": 0.1}),
+    "meta": (Solver(lr=0.1, batch=4, epochs=2, meta=0.05, optimiser=SGD(momentum=0.5)), {}),
+    "meta, head": (Solver(lr=0.1, batch=4, meta=0.05), {"train": "head"}),
+    "everything": (
+        Solver(lr=0.1, batch=3, epochs=2, prox=0.1, meta=0.05, optimiser=SGD(0.5, 0.01)),
+        {"anchor": 0.1, "shift": 0.05},
+    ),
+}
+
+
+def small() -> nn.Sequential:
+    return nn.Sequential(
+        *(nn.Conv2d(2, 3, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()),
+        *(nn.Linear(27, 9), nn.ReLU(), nn.Linear(9, K)),
+    )
+
+
+@pytest.mark.parametrize("case", TERMS)
+def test_every_term_of_a_solver(case: str) -> None:
+    solver, told = TERMS[case]
+    size = Layout(small()).size
+    rng = stream(2)
+    how = {
+        k: v * torch.randn(size, generator=rng) if isinstance(v, float) else v
+        for k, v in told.items()
+    }
+    agrees(small(), (2, 6, 6), solver, **how)
+
+
+@dataclass(frozen=True)
+class Signs(Sendable):
+    """An optimiser that nobody compiled: it looks at signs alone."""
+
+    def init(self, w: Tensor) -> dict[str, Tensor]:
+        return {}
+
+    def penalise(self, w: Tensor, g: Tensor) -> None:
+        pass
+
+    def step(self, w: Tensor, g: Tensor, state: Any, lr: float, *, exact: bool = True) -> None:
+        w.add_(g.sign(), alpha=-lr)
+
+
+@pytest.mark.parametrize("train", ["all", "head"])
+def test_an_optimiser_of_ones_own_steps_on_compiled_gradients(train: str) -> None:
+    solver = Solver(lr=0.01, batch=4, optimiser=Signs(), meta=0.1)
+    agrees(small(), (2, 6, 6), solver, train=train)
+    large = Solver(lr=0.01, batch=0, optimiser=Signs())  # more than there was room for
+    agrees(small(), (2, 6, 6), large, n=90)
+
+
+@pytest.mark.parametrize(("channels", "padding"), [(1, 0), (3, 2)])
+@pytest.mark.parametrize("steps", [50, 500])
+def test_long_training_stays_as_near_to_float64_as_serial(
+    channels: int, padding: int, steps: int
+) -> None:
+    shape = (channels, 28, 28) if padding else (channels, 24, 24)
+    layout = Layout(seeded(lenet(channels, padding)))
+    solver = Solver(lr=0.01, optimiser=SGD(momentum=0.5), batch=10, steps=steps)
+    client, start = person(47, shape), layout.initial
+    mine, guard = network(layout, shape)
+    got, _ = mine.train(Descent(solver, client, start, stream(1)), layout)
+    serial, _ = Descent(solver, client, start, stream(1)).run_single(layout)
+    exact = Layout(seeded(lenet(channels, padding)).double())
+    truth, _ = Descent(solver, doubled(client), start.double(), stream(1)).run_single(exact)
+    way = (truth - start).norm()
+    mine_off, serial_off = ((row - truth).norm() / way for row in (got, serial))
+    assert float(mine_off) < max(1e-5, 5 * float(serial_off))
+    guard.check()
+
+
+# -- odd numbers ----------------------------------------------------------------------------------
+
+
+def gradients(net: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Of PyTorch, and compiled."""
+    layout = Layout(seeded(net))
+    flat = layout.flat(layout.initial)
+    flat.gradient(x, y)
+    mine, _ = network(layout, tuple(x.shape[1:]))
+    got = Gradients(mine, layout.initial, None, mine.learns(None))
+    got.gradient(x, y)
+    return flat.grad.clone(), got.grad[mine.back]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("behind", ["max relu", "relu", "mean"])
+def test_what_is_no_number_is_passed_on_as_pytorch_does(behind: str, value: float) -> None:
+    net = nn.Sequential(nn.Conv2d(1, 9, 3), *BEHIND[behind], nn.Flatten(), nn.LazyLinear(K))
+    x = torch.randn(4, 1, 8, 8, generator=stream(0))
+    net(x)
+    x[1, 0, 3, 3] = value
+    want, got = gradients(net, x, torch.tensor([0, 1, 2, 0]))
+    assert torch.equal(got.isfinite(), want.isfinite())
+    assert not got.isfinite().all()
+
+
+def test_nan_of_one_client_does_not_reach_the_next() -> None:
+    layout = Layout(seeded(small()))
+    mine, _ = network(layout, (2, 6, 6))
+    solver = Solver(lr=0.1, batch=4, optimiser=SGD(0.5), prox=0.1, meta=0.1)
+
+    def trained(client: Client) -> Tensor:
+        return mine.train(Descent(solver, client, layout.initial, stream(1)), layout)[0]
+
+    before, ill = trained(person(9, (2, 6, 6))), person(9, (2, 6, 6), i=1)
+    ill.x[:] = float("nan")
+    assert trained(ill).isnan().any()
+    assert torch.equal(trained(person(9, (2, 6, 6))), before)
+
+
+def test_of_equal_maxima_the_first_gets_the_gradient_as_in_pytorch() -> None:
+    net = nn.Sequential(nn.Conv2d(1, 10, 1), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(90, K))
+    x = torch.randint(2, (6, 1, 6, 6), generator=stream(0)).float()  # many are equal
+    second = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), *net[:1], *net[1:])
+    second[2] = nn.Conv2d(4, 10, 1)
+    for each in (net, second):
+        want, got = gradients(each, x, torch.tensor([0, 1, 2, 0, 1, 2]))
+        torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-7)
+
+
+def test_the_exponential_is_right_to_the_last_bits() -> None:
+    x = torch.linspace(-60, 0, 400)[:, None] * torch.tensor([[1.0, 0.0]])
+    layout = Layout(nn.Sequential(nn.Linear(2, 2, bias=False)))
+    row = torch.eye(2).flatten()
+    mine, _ = network(layout, (2,))
+    net = Gradients(mine, row, None, mine.learns(None))
+    for one in x[::20]:
+        net.gradient(one[None], torch.tensor([1]))
+        share = torch.softmax(one.double(), 0)
+        got = net.grad[mine.back].double().view(2, 2)[0]  # of the other class: no cancellation
+        torch.testing.assert_close(got, share[0] * one.double(), rtol=3e-7, atol=1e-30)
+
+
+# -- safety ---------------------------------------------------------------------------------------
+
+
+def spoiled(client: Client, case: str) -> Client:
+    x, y = client.x, client.y.clone()
+    match case:
+        case "label too large":
+            y[3] = K
+        case "label below zero":
+            y[3] = -100
+        case "labels of another type":
+            y = y.int()
+        case "fewer labels":
+            y = y[:-1]
+        case "samples of another shape":
+            x = x[..., :-1]
+        case "samples of another type":
+            x = x.double()
+        case "no samples":
+            x, y = x[:0], y[:0]
+    return replace(client, x=x, y=y)
+
+
+BAD = (
+    *("label too large", "label below zero", "labels of another type", "fewer labels"),
+    *("samples of another shape", "samples of another type", "no samples"),
+)
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_the_code_must_not_see_never_reaches_it(
+    case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout = Layout(seeded(small()))
+    mine, _ = network(layout, (2, 6, 6))
+    monkeypatch.setattr(mine.machine, "train", lambda *_: pytest.fail("it was called"))
+    client = spoiled(person(9, (2, 6, 6)), case)
+    with pytest.raises(UnfitError):
+        mine.train(Descent(Solver(batch=4), client, layout.initial, stream(1)), layout)
+
+
+def test_orders_and_rows_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    layout = Layout(seeded(small()))
+    mine, _ = network(layout, (2, 6, 6))
+    client = person(9, (2, 6, 6))
+    monkeypatch.setattr(mine.machine, "train", lambda *_: pytest.fail("it was called"))
+    for order, sizes in ([0, 9], [2]), ([0, -1], [2]), ([0, 1], [3]), ([0, 1], [2, 0]):
+        one = (torch.tensor(order), sizes)
+        monkeypatch.setattr(Descent, "passes", lambda *_, one=one: iter([(one, None)]))
+        with pytest.raises(UnfitError):
+            mine.train(Descent(Solver(), client, layout.initial, stream(1)), layout)
+    monkeypatch.undo()
+    for row in (layout.initial[:-1], layout.initial.double()):
+        with pytest.raises(UnfitError):
+            mine.train(Descent(Solver(), client, row, stream(1)), layout)
+        with pytest.raises(UnfitError):
+            mine.read(row, [client.x])
+
+
+def test_samples_are_not_read_beyond_their_end() -> None:
+    guard = Guard(room=0)
+    for shape in ((1, 7, 7), (2, 6, 6), (13,)):
+        flat = len(shape) == 1
+        net = (
+            nn.Sequential(nn.Linear(13, K))
+            if flat
+            else nn.Sequential(
+                nn.Conv2d(shape[0], 3, 3, padding=int(shape[0] == 2)),
+                nn.Flatten(),
+                nn.LazyLinear(K),
+            )
+        )
+        net(torch.zeros(1, *shape))
+        layout = Layout(seeded(net))
+        mine, _ = network(layout, shape)
+        given = person(5, shape)
+        place = guard("array", given.x.numel())
+        place[:] = given.x.flatten().numpy()
+        x = torch.from_numpy(place).view(given.x.shape)
+        client = replace(given, x=x)
+        solver = Solver(batch=3)
+        a, _ = mine.train(Descent(solver, client, layout.initial, stream(1)), layout)
+        b, _ = mine.train(Descent(solver, given, layout.initial, stream(1)), layout)
+        assert torch.equal(a, b)
+        assert torch.equal(*(mine.read(layout.initial, [c.x])[0] for c in (client, given)))
+
+
+def test_threads_do_not_meet() -> None:
+    layout = Layout(seeded(lenet()))
+    mine, guard = network(layout, (1, 24, 24))
+    solver = Solver(lr=0.01, batch=7, steps=40)
+
+    def trained(i: int) -> Tensor:
+        client = person(20 + 9 * i, (1, 24, 24), i=i)
+        return mine.train(Descent(solver, client, layout.initial, stream(i)), layout)[0]
+
+    alone, beside = [trained(i) for i in range(4)], dict[int, Tensor]()
+    threads = [
+        threading.Thread(target=lambda i=i: beside.update({i: trained(i)})) for i in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(torch.equal(beside[i], row) for i, row in enumerate(alone))
+    guard.check()
+
+
+def test_a_fork_has_the_code() -> None:
+    layout = Layout(seeded(small()))
+    mine, _ = network(layout, (2, 6, 6))
+    descent = Descent(Solver(batch=4), person(9, (2, 6, 6)), layout.initial, stream(1))
+    child = os.fork()
+    if not child:
+        os._exit(int(mine.train(descent, layout)[0].isnan().any()))
+    assert os.waitpid(child, 0)[1] == 0
+    assert not mine.train(descent, layout)[0].isnan().any()
+
+
+def test_the_code_travels() -> None:
+    layout = Layout(seeded(small()))
+    backend = Compiled(layout, person(4, (2, 6, 6)).x)
+    there = pickle.loads(pickle.dumps(backend))
+    rows = [
+        b.network.train(
+            Descent(Solver(batch=4), person(9, (2, 6, 6)), layout.initial, stream(1)), layout
+        )[0]
+        for b in (backend, there)
+    ]
+    assert torch.equal(*rows)
+
+
+# -- the engine -----------------------------------------------------------------------------------
+
+
+def world(people: list[Client], layout: Layout) -> Front:
+    return Front(people, layout, classes=K, backend=Compiled(layout, people[0].x[:4]))
+
+
+def test_whose_data_does_not_fit_is_named() -> None:
+    layout = Layout(seeded(small()))
+    people = [person(9, (2, 6, 6), i=i) for i in range(3)]
+    people[1].y[0] = 7  # no such class
+    fed = world(people, layout)
+    with pytest.raises(ClientError, match="client 1"):
+        fed.at(0).ask(fed.clients, Train(Solver(batch=3)), State.shared(layout.initial, 3))
+
+
+def test_a_test_reads_compiled_and_a_set_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    layout = Layout(seeded(small()))
+    people = [person(9, (2, 6, 6), i=i) for i in range(4)]
+    people[1] = replace(people[1], x_test=people[0].x_test)
+    people[2] = replace(people[2], x_test=people[2].x_test[:0], y_test=people[2].y_test[:0])
+    fed, truth = world(people, layout), Front(people, layout, classes=K)
+    calls = []
+    network: Any = fed.backend.network  # type: ignore[attr-defined]
+    monkeypatch.setattr(layout, "predict", lambda *_: pytest.fail("not compiled"))
+    read = network.machine.read
+    monkeypatch.setattr(network.machine, "read", lambda *a: calls.append(a) or read(*a))
+    state = State.shared(layout.initial, 4)
+    said = fed.at(0).ask(fed.clients, Score(), state).values
+    monkeypatch.undo()
+    assert len(calls) == 2
+    want = truth.at(0).ask(truth.clients, Score(), state).values
+    torch.testing.assert_close(said, want, rtol=1e-5, atol=1e-6, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("net", "why"),
+    [
+        (nn.Sequential(nn.Flatten(), nn.Linear(72, 8), nn.BatchNorm1d(8), nn.Linear(8, K)), "runn"),
+        (
+            nn.Sequential(nn.Conv2d(2, 3, 3), nn.MaxPool2d(3), nn.Flatten(), nn.Linear(3, K)),
+            "2 x 2",
+        ),
+        (nn.Sequential(nn.Conv2d(2, 3, 3, stride=3), nn.Flatten(), nn.Linear(12, K)), "stride"),
+        (nn.Sequential(nn.MaxPool2d(2), nn.Flatten(), nn.Linear(18, K)), "stands"),
+        (nn.Sequential(nn.Conv2d(2, K, 6), nn.Flatten()), "fully connected"),
+        (nn.Sequential(nn.Flatten(), nn.Linear(72, K)).double(), "float64"),
+    ],
+)
+def test_what_is_not_compiled_is_said_and_trained_all_the_same(net: nn.Module, why: str) -> None:
+    layout = Layout(net)
+    people = [person(9, (2, 6, 6), i=i) for i in range(2)]
+    if layout.dtype == torch.float64:
+        people = list(map(doubled, people))
+    fed, truth = world(people, layout), Front(people, layout, classes=K)
+    assert why in fed.notes[0]
+    state = State.shared(layout.initial, 2)
+    a, b = (f.at(0).ask(f.clients, Train(Solver(batch=3)), state) for f in (fed, truth))
+    assert torch.equal(a.values, b.values)
+
+
+def test_auto_takes_it_where_it_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    layout, method = Layout(lenet()), FedAvg(Solver(batch=10, epochs=10))
+
+    def chosen() -> str:
+        return str(choose(layout, method, torch.full((20,), 500.0), (1, 24, 24), 2))
+
+    assert chosen() == "compiled in 2 processes: a straight line of layers"
+    host.check_machine.cache_clear()
+    monkeypatch.setattr(host, "find_spec", lambda _: None)
+    try:
+        assert "stacked" in chosen()
+        assert "pip install 'coterie[fast]'" in chosen()
+    finally:
+        monkeypatch.undo()
+        host.check_machine.cache_clear()
