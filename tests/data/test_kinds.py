@@ -9,9 +9,8 @@ import sys
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
-from coterie.core.errors import ConfigError
+from coterie.core.errors import ConfigError, FieldError
 from coterie.data import kinds
 from coterie.data.kinds import (
     IID,
@@ -173,7 +172,7 @@ def test_a_table_overrides_what_its_text_says() -> None:
 
 @pytest.mark.parametrize("make", [lambda: Rotation(angles=()), lambda: LabelGroups(groups=())])
 def test_no_group_at_all_is_refused(make: type) -> None:
-    with pytest.raises(ValidationError):
+    with pytest.raises(FieldError):
         make()
 
 

@@ -15,14 +15,12 @@ from operator import attrgetter
 from pathlib import Path as File
 from typing import Any, get_type_hints
 
-from pydantic import ValidationError
-
 from coterie.config import aliases, schema
 from coterie.config.fields import Field, Required, comments, fields
 from coterie.config.problems import Findings, Path, Problem
 from coterie.config.schema import SOLVER, Config
 from coterie.config.validate import resolve_fields, unknown_key
-from coterie.core.errors import ConfigError
+from coterie.core.errors import ConfigError, FieldError
 from coterie.data import kinds
 from coterie.methods import METHODS
 
@@ -202,11 +200,10 @@ def resolve_kind(
     if len(problems) == before:
         try:
             type(kind)(**out)
-        except ValidationError as cause:
-            for error in cause.errors():
-                key = str(error["loc"][0])
-                reason = error["msg"].removeprefix("Value error, ")
-                problems.append(Problem((*path, key), out[key], "not possible", reason))
+        except FieldError as cause:
+            for fault in cause.faults:
+                key = fault.field.split(".")[0]
+                problems.append(Problem((*path, key), out[key], "not possible", fault.reason))
     return out
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import MISSING, fields
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_types import Ge, Gt, Le, Lt
-from pydantic import AllowInfNan, ConfigDict
+from pydantic import AllowInfNan, ConfigDict, ValidationError
+
+from coterie.core.errors import Fault, FieldError
+from coterie.core.suggest import similar
 
 if TYPE_CHECKING:
     from pydantic.dataclasses import dataclass as dataclass
@@ -15,10 +19,53 @@ else:
 
     # Left to itself pydantic ignores a name that it does not know, and the experiment is another.
     # Built when first used: most of them are not, in any one run.
-    dataclass = partial(
-        dataclasses.dataclass,
-        config=ConfigDict(extra="forbid", arbitrary_types_allowed=True, defer_build=True),
+    CONFIG = ConfigDict(extra="forbid", arbitrary_types_allowed=True, defer_build=True)
+
+    def dataclass(cls=None, **how):
+        """A dataclass that checks the types and bounds of its fields, and refuses in words."""
+
+        def made(cls):
+            checked = dataclasses.dataclass(cls, config=CONFIG, **how)
+            init = checked.__init__
+
+            @wraps(init)
+            def speaking(self, *values, **named):
+                try:
+                    init(self, *values, **named)
+                except ValidationError as cause:
+                    raise refused(type(self), cause) from None
+                finally:
+                    if checked.__init__ is not speaking:  # built just now: pydantic's own is back
+                        checked.__init__ = speaking
+
+            checked.__init__ = speaking
+            return checked
+
+        return made if cls is None else made(cls)
+
+
+def refused(cls: type[Any], cause: ValidationError) -> FieldError:
+    """What a class says about values that it cannot have: all of them at once, in words."""
+    known = fields(cls)
+    faults = []
+    for e in cause.errors():
+        said = e["msg"].removeprefix("Value error, ")
+        reason = "no such field" if "unexpected" in e["type"] else said[:1].lower() + said[1:]
+        place, *inner = e["loc"]
+        if isinstance(place, int) and place < len(known):  # given without its name
+            place = known[place].name
+        faults.append(Fault(".".join(map(str, (place, *inner))), e["input"], reason))
+    strange = [fault.field for fault in faults if fault.reason == "no such field"]
+    near = similar(strange[0], [f.name for f in known], "field") if strange else ""
+    defaults = ", ".join(
+        f.name if f.default is MISSING else f"{f.name}={f.default!r}" for f in known if f.init
     )
+    return FieldError(
+        f"{cls.__name__} cannot have {'these fields' if len(faults) > 1 else 'this field'}",
+        faults,
+        fix=f"{near}\n" * bool(near) + f"its fields and their defaults: {defaults or 'none'}",
+    )
+
 
 Finite = Annotated[float, AllowInfNan(False)]
 Positive = Annotated[Finite, Gt(0)]

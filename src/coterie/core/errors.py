@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
 from coterie.core.codes import FAMILIES
 
 
@@ -30,6 +33,25 @@ class CoterieError(Exception):
 
 class ConfigError(CoterieError):
     """An experiment file, option or hyper-parameter that cannot be meant (codes C...)."""
+
+
+class Fault(NamedTuple):
+    """What is wrong with one field: its name, what was given, and why that cannot be."""
+
+    field: str
+    given: Any
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.field} = {self.given}: {self.reason}"
+
+
+class FieldError(ConfigError, ValueError):
+    """A dataclass that cannot have the values it was given: a method, a solver, a partition."""
+
+    def __init__(self, what: str, faults: Sequence[Fault], *, fix: str) -> None:
+        super().__init__(what, code="C060", why="\n".join(map(str, faults)), fix=fix)
+        self.faults = tuple(faults)
 
 
 class DataError(CoterieError):

@@ -20,6 +20,7 @@ from coterie.data.population import Population
 from coterie.methods.cflgt import CFLGT
 from coterie.methods.fedclust import FedClust
 from coterie.runs import metrics
+from coterie.studies.arguments import clients_of
 from coterie.studies.training import Model, build_layout
 from coterie.tasks.signature import Trajectory
 from coterie.tasks.solver import Solver
@@ -138,6 +139,7 @@ def inspect(
     (`update_cosine`), or Eq. 3 (`l2`), on which a threshold of the paper is meant. `solver` is the
     local training of both; `method` a FedClust whose other settings count.
     """
+    population = clients_of(population)
     layout = build_layout(
         model, population.shape, population.classes, seed=seed, head=head, options=model_options
     )

@@ -10,6 +10,8 @@ from typing import Any, Literal
 import torch
 
 from coterie.config import Config
+from coterie.core.bounds import Count, Share, Whole
+from coterie.core.bounds import dataclass as bounded
 from coterie.core.events import Event, Listener
 from coterie.core.loop import evaluate, run
 from coterie.core.model_kind import declared, kind_of
@@ -21,17 +23,17 @@ from coterie.runs.records import RunFolder
 from coterie.studies.result import Result
 
 
-@dataclass(frozen=True)
+@bounded(frozen=True)
 class Plan:
     """How long a run trains, when it is measured and what of it is kept, whatever it trains."""
 
-    rounds: int
-    every: int = 1  # evaluate every so many rounds, and at the end
-    last_k: int = 10  # rounds in the mean over the last ones
-    target: float | None = None  # accuracy for rounds-to-target
+    rounds: Whole
+    every: Count = 1  # evaluate every so many rounds, and at the end
+    last_k: Count = 10  # rounds in the mean over the last ones
+    target: Share | None = None  # accuracy for rounds-to-target
     absent: Literal["last-known"] | None = None  # count who was not tested by its last known value
-    checkpoint_every: int = 1
-    keep: int = 2  # checkpoints kept
+    checkpoint_every: Count = 1
+    keep: Count = 2  # checkpoints kept
 
     @classmethod
     def of(cls, config: Config) -> Plan:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import nn
@@ -28,6 +28,7 @@ from coterie.engines.choice import Choice
 from coterie.models import factory
 from coterie.runs import checkpoint
 from coterie.runs.records import RunFolder, prepare
+from coterie.studies.arguments import PlanOptions, clients_of, method_of, plan_of
 from coterie.studies.result import Result
 from coterie.studies.train_loop import Gathered, Plan, recording, train_loop
 
@@ -38,7 +39,7 @@ the listener, and a run that goes on has the checkpoint it goes on from."""
 
 
 def fit(
-    method: Method,
+    method: Method | str,
     population: Population,
     model: Model,
     *,
@@ -53,15 +54,17 @@ def fit(
     address: str | None = None,
     on_event: Listener | None = None,
     page: bool = True,
-    **plan: Any,
+    **plan: Unpack[PlanOptions],
 ) -> Result:
-    """Train `method` for `rounds` rounds and measure every client.
+    """Train `method`, or the one of that name, for `rounds` rounds and measure every client.
 
     `model` is a name, a factory or a module; its initial weights follow from `seed`. With `out`,
     everything is recorded in that folder, and report.html in it shows what came out unless `page`
     is False; with `resume`, a run found there is continued to the same bits as if it had never
     stopped. Further keywords are the fields of `Plan`.
     """
+    method, population = method_of(method), clients_of(population)
+    planned = plan_of(rounds, plan)
     layout = build_layout(
         model, population.shape, population.classes, seed=seed, head=head, options=model_options
     )
@@ -70,7 +73,7 @@ def fit(
     )
     return train(
         clients,
-        Plan(rounds, **plan),
+        planned,
         describe(method, model, seed, rounds),
         out=None if out is None else Path(out),
         resume=resume,

@@ -174,4 +174,10 @@ CONFIGURATION: dict[str, Code] = {
         "Nobody answers at engine.address, or the cluster has fewer cores than engine.workers.",
         "Start the cluster, or name fewer workers; without an address Ray starts on this machine.",
     ),
+    "C060": Code(
+        "a value from Python that cannot be meant",
+        "A method, solver, partition or function was given a field or keyword that it does not "
+        "have, or a value of another type or out of its bounds.",
+        "The message lists what there is; a type checker finds most of these before anything runs.",
+    ),
 }

@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, fields
 from typing import Any, TypeVar, cast
 
-from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
-from coterie.core.errors import ConfigError
+from coterie.core.errors import ConfigError, FieldError
 from coterie.core.suggest import similar
 
 T = TypeVar("T")
@@ -93,21 +92,13 @@ def build(cls: type[T], given: Mapping[str, Any]) -> T:
     """A kind with these fields, or every fault of them at once."""
     try:
         return cls(**given)
-    except ValidationError as cause:
-        faults = [
-            f"{'.'.join(map(str, e['loc']))} = {e['input']}: "
-            + (
-                "no such field"
-                if "unexpected" in e["type"]
-                else e["msg"].split(", ", 1)[-1].lower()
-            )
-            for e in cause.errors()
-        ]
+    except FieldError as cause:
+        many = len(cause.faults) > 1
         known = ", ".join(f"{f.name}={f.default}" for f in fields_of(cls))
         raise ConfigError(
-            f"{kebab(cls)} cannot have {'these fields' if len(faults) > 1 else 'this field'}",
+            f"{kebab(cls)} cannot have {'these fields' if many else 'this field'}",
             code="C021",
-            why="\n".join(faults),
+            why=cause.why,
             fix=f"its fields and their defaults: {known or 'none'}",
         ) from None
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from coterie.config import toml
 from coterie.config.grid import Grid
@@ -24,9 +24,10 @@ from coterie.runs.comparison import Cell, Comparison, cell_name
 from coterie.runs.comparison_text import csv
 from coterie.runs.records import RunFolder, unused
 from coterie.studies import experiment
+from coterie.studies.arguments import FitOptions, clients_of, meant, method_of
 from coterie.studies.comparison.cells import error_text, listener_of, record_facts, run_cell
 from coterie.studies.comparison.jobs import in_processes
-from coterie.studies.training import fit
+from coterie.studies.training import Model, fit
 
 RunCell = Callable[[Cell, Listener], object]
 RunCells = Callable[[Sequence[Cell], Listener], dict[str, str]]  # -> why each that failed did
@@ -48,22 +49,28 @@ def compare_grid(
 
 
 def compare(
-    methods: Sequence[Method] | Mapping[str, Method],
-    population: Any,
-    model: Any,
+    methods: Sequence[Method | str] | Mapping[str, Method | str],
+    population: Population | Callable[[int], Population],
+    model: Model,
     *,
     rounds: int,
     seeds: int | Sequence[int] = 5,
     out: str | Path | None = None,
     on_event: Listener | None = None,
-    **options: Any,
+    **options: Unpack[FitOptions],
 ) -> Comparison:
     """Train every method with every seed and compare them; further keywords are those of `fit`.
 
     `population` is a population, which then is the same for all seeds, or a function from a seed
     to one. The same call in the same folder `out` goes on where it was stopped.
     """
-    labelled = dict(methods) if isinstance(methods, Mapping) else labels(methods)
+    if isinstance(methods, str):
+        raise meant("methods", methods, "no list of methods", f"{methods.split(',')!r}")
+    labelled = (
+        {label: method_of(method) for label, method in methods.items()}
+        if isinstance(methods, Mapping)
+        else labels([method_of(method) for method in methods])
+    )
     chosen = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     if len(labelled) < 2 or not chosen:
         what = f"{len(labelled)} methods and {len(chosen)} seeds"
@@ -71,12 +78,12 @@ def compare(
             what, code="C017", fix="compare two methods or more, with one seed or more"
         )
 
-    made: dict[int, Any] = {}
+    made: dict[int, Population] = {}
 
-    def clients(seed: int) -> Any:
+    def clients(seed: int) -> Population:
         if seed not in made:
             made.clear()  # one is enough: cells come seed by seed
-            made[seed] = population(seed) if callable(population) else population
+            made[seed] = clients_of(population(seed) if callable(population) else population)
         return made[seed]
 
     expect_tests(clients(chosen[0]))

@@ -1,0 +1,97 @@
+"""What Python callers hand in: names are understood, mistakes are refused in words with a code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import coterie as ct
+from coterie.core.errors import CoterieError
+from coterie.studies.arguments import PlanOptions
+from coterie.studies.train_loop import Plan
+
+X, Y = torch.randn(20, 4, generator=torch.Generator().manual_seed(0)), torch.arange(20) % 2
+CLIENTS = ct.Population.of([(X, Y), (X, Y)])
+
+
+def fit(method: Any = "fedavg", clients: Any = CLIENTS, model: Any = "mclr", **how: Any) -> Any:
+    return ct.fit(method, clients, model, **{"rounds": 1, **how})
+
+
+@pytest.mark.parametrize("name", ["fedavg", "FedAvg", "lg-fedavg", "LGFedAvg", "kin"])
+def test_a_method_may_be_named(name: str) -> None:
+    assert type(fit(name).method).__name__.lower() == name.lower().replace("-", "")
+
+
+def test_methods_that_are_compared_may_be_named(tmp_path: Path) -> None:
+    how: dict[str, Any] = {"rounds": 1, "seeds": 1, "last_k": 1}
+    found = ct.compare(["fedavg", ct.Local()], CLIENTS, "mclr", out=tmp_path / "a", **how)
+    assert found.methods == ("fedavg", "local")
+    found = ct.compare({"x": "fedavg", "y": "local"}, CLIENTS, "mclr", out=tmp_path / "b", **how)
+    assert found.methods == ("x", "y")
+
+
+MISTAKES: dict[str, tuple[Callable[[], object], str, str]] = {
+    "a method nobody knows": (lambda: fit("fedavgg"), "C041", "a similar name exists: fedavg"),
+    "a class": (lambda: fit(ct.FedAvg), "C060", "write FedAvg()"),
+    "no method": (lambda: fit(3), "C060", 'or its name: "fedavg"'),
+    "data": (lambda: fit(clients="digits"), "C060", 'write coterie.partition("digits"'),
+    "arrays": (lambda: fit(clients=(X, Y)), "C060", "write coterie.partition(data"),
+    "a list": (lambda: fit(clients=[(X, Y)]), "C060", "write coterie.Population.of(clients)"),
+    "names": (lambda: fit(clients={"a": (X, Y)}), "C060", "write coterie.Population.of(clients)"),
+    "no clients": (lambda: fit(clients=None), "C060", "population is no population: NoneType"),
+    "inspected": (lambda: ct.inspect("digits"), "C060", "coterie.partition("),
+    "a network": (lambda: fit(model=7), "C031", "name a function that returns an nn.Module"),
+    "a device": (lambda: fit(device="cuda"), "C060", "coterie computes on the CPU"),
+    "a keyword": (lambda: fit(evry=2), "C060", "a similar keyword exists: every"),
+    "a number": (lambda: fit(every=0), "C060", "every = 0: input should be greater than"),
+    "rounds": (lambda: fit(rounds="two"), "C060", "rounds = two: input should be a valid integer"),
+    "an engine": (lambda: fit(engine="gpu"), "C042", "serial"),
+    "an optimizer": (
+        lambda: ct.Solver(optimizer="adam"),
+        "C060",
+        "a similar field exists: optimiser",
+    ),
+    "a text": (lambda: ct.Solver(optimiser="adam"), "C060", "optimiser=SGD("),
+    "a position": (lambda: ct.Solver("fast"), "C060", "lr = fast: input should be a valid number"),
+    "another name": (lambda: ct.IFCA(k=4), "C060", "k = 4: no such field"),
+    "a kind": (lambda: ct.Rotation(angle=3), "C060", "a similar field exists: angles"),
+    "one text": (
+        lambda: ct.compare("fedavg,kin", CLIENTS, "mclr", rounds=1),
+        "C060",
+        "['fedavg', 'kin']",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_told_with_its_code_and_what_to_write(name: str) -> None:
+    make, code, said = MISTAKES[name]
+    with pytest.raises(CoterieError) as caught:
+        make()
+    assert caught.value.code == code
+    assert caught.value.fix
+    assert said in str(caught.value)
+    assert "pydantic" not in str(caught.value)
+
+
+def test_the_keywords_of_a_plan_are_its_fields() -> None:
+    assert ["rounds", *PlanOptions.__annotations__] == [f.name for f in fields(Plan)]
+
+
+def test_a_class_speaks_again_after_it_was_used() -> None:
+    """Whatever is built at the first use: what is wrong afterwards is told in the same words."""
+
+    @ct.dataclass(frozen=True)
+    class Mine:
+        share: ct.Share = 0.5
+
+    assert Mine(share=0.25).share == 0.25
+    for _ in range(2):
+        with pytest.raises(ct.FieldError, match=r"share = 2: input should be less than or equal"):
+            Mine(share=2)
