@@ -38,6 +38,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "fedsoft": {"clusters": 2},
     "fedpfa": {"pretrain": 1, "clusters": 2},
     "fedrep": {"head_epochs": 2},
+    "fedbn": {"private": "0"},  # the tiny network has no normalisation
     "creff": {"features": 5, "match_steps": 4, "retrain_steps": 8},
 }
 ROUNDS = 4
@@ -218,6 +219,7 @@ INSTEAD: dict[tuple[str, str], Any] = {
     ("cflgt", "damping"): 0.7,
     ("fedpfa", "layer"): "2",
     ("lg-fedavg", "private"): "none",
+    ("fedbn", "private"): "none",
     ("kin", "unrelated"): 1.0,
     # among eight clients, a limit that is felt
     **{(name, "landmarks"): 4 for name in METHODS},

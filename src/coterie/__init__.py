@@ -80,6 +80,7 @@ if TYPE_CHECKING:  # every public name, once: for type checkers, and below for w
     from coterie.methods.fedavg import FedAvg as FedAvg
     from coterie.methods.fedavg import FedAvgFT as FedAvgFT
     from coterie.methods.fedavg import FedProx as FedProx
+    from coterie.methods.fedbabu import FedBABU as FedBABU
     from coterie.methods.fedclust import FedClust as FedClust
     from coterie.methods.feddsmic import FedDS as FedDS
     from coterie.methods.feddsmic import FedDSMIC as FedDSMIC
@@ -92,6 +93,8 @@ if TYPE_CHECKING:  # every public name, once: for type checkers, and below for w
     from coterie.methods.kin import Kin as Kin
     from coterie.methods.local import Local as Local
     from coterie.methods.pacfl import PACFL as PACFL
+    from coterie.methods.partial import FedBN as FedBN
+    from coterie.methods.partial import FedPer as FedPer
     from coterie.methods.partial import FedRep as FedRep
     from coterie.methods.partial import LGFedAvg as LGFedAvg
     from coterie.methods.perfedavg import PerFedAvg as PerFedAvg

@@ -10,14 +10,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
 from coterie.core.errors import ConfigError
 from coterie.core.flat_module import FlatModule, pieces, tensors
 from coterie.core.suggest import similar
 
 Columns = slice | Tensor  # a slice where the columns lie side by side, so that indexing is a view
-WORDS = ("all", "params", "buffers", "head", "head.weight", "head.bias", "body", "none")
+WORDS = ("all", "params", "buffers", "head", "head.weight", "head.bias", "body", "norm", "none")
 
 
 class Layout:
@@ -79,14 +79,22 @@ class Layout:
         """Whether the network needs two samples to train on."""
         return any(isinstance(part, _BatchNorm) for part in self._template.modules())
 
+    @cached_property
+    def _normalisation(self) -> list[slice]:
+        """Where the tensors of normalisation layers are; a network may have none."""
+        kinds = (_NormBase, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
+        named = self._template.named_modules()
+        return [s for name, part in named if isinstance(part, kinds) for s in self._below(name)]
+
     # -- names ------------------------------------------------------------------------------------
 
     def columns(self, names: str) -> Columns:
         """The columns of these names in increasing order: a slice if they lie side by side.
 
         `names` is one or several, with commas, of: all, params (trainable), buffers (the rest),
-        head, head.weight, head.bias, body (trainable but not head), none, and the names of layers
-        and parameters ("conv1", "fc2,fc3"). A word of this list comes before a layer so named.
+        head, head.weight, head.bias, body (trainable but not head), norm (normalisation layers, with
+        their statistics), none, and the names of layers and parameters ("conv1", "fc2,fc3"). A word
+        of this list comes before a layer so named.
         A ~ before all of this means all other columns: "~fc2,fc3" is all but these two layers.
         """
         if names not in self._columns:
@@ -120,6 +128,10 @@ class Layout:
             case "buffers":
                 places = [slice(self.trainable, self.size)]
             case "none":
+                return chosen
+            case "norm":
+                for place in self._normalisation:
+                    chosen[place] = True
                 return chosen
             case "body":
                 chosen[: self.trainable] = True

@@ -1,7 +1,10 @@
-"""Some layers for everybody, some for oneself: LG-FedAvg and FedRep.
+"""Some layers for everybody, some for oneself: LG-FedAvg, FedPer, FedBN and FedRep.
 
 Liang, Liu, Liu, Salakhutdinov, Morency: Think Locally, Act Globally: Federated Learning with Local
 and Global Representations. 2020.
+Arivazhagan, Aggarwal, Singh, Choudhary: Federated Learning with Personalization Layers. 2019.
+Li, Jiang, Zhang, Kamp, Dou: FedBN: Federated Learning on Non-IID Features via Local Batch
+Normalization. ICLR 2021.
 Collins, Hassani, Mokhtari, Shakkottai: Exploiting Shared Representations for Personalized Federated
 Learning. ICML 2021.
 """
@@ -90,7 +93,36 @@ class PrivateFirst(Training, SteppedTask):
 
 
 @dataclass(frozen=True)
-class FedRep(LGFedAvg):
+class FedPer(LGFedAvg):
+    """A common body and a head for each client, learned together; only the body is averaged."""
+
+    solver: Solver = Solver()
+    fraction: Share = 1.0  # of clients drawn in a round
+    private: str = "head"  # the layers that each client keeps
+
+    @property
+    def fitting(self) -> PrivateFirst:
+        """What a newcomer does: it trains the private layers alone."""
+        return PrivateFirst(self.solver, self.private, self.solver.epochs, fit=True)
+
+    def place(self, state: State, fed: Federation) -> State:
+        """A newcomer takes the common layers and fits its own to them, of which nobody hears."""
+        new = state.unplaced
+        state = super().place(state, fed)
+        if len(new) and learns(self.private, fed.layout):
+            fed.ask(new, self.fitting, state)
+        return state
+
+
+@dataclass(frozen=True)
+class FedBN(FedPer):
+    """FedAvg on everything but normalisation: each client keeps its own statistics and scales."""
+
+    private: str = "norm"  # the layers that each client keeps
+
+
+@dataclass(frozen=True)
+class FedRep(FedPer):
     """A common body, and a head for each client, fitted to the body before the body learns."""
 
     solver: Solver = Solver(
@@ -105,13 +137,10 @@ class FedRep(LGFedAvg):
         """Head epochs, then body epochs."""
         return PrivateFirst(self.solver, self.private, self.head_epochs)
 
-    def place(self, state: State, fed: Federation) -> State:
-        """A newcomer takes the body and fits a head to it, of which nobody hears."""
-        new = state.unplaced
-        state = super().place(state, fed)
-        if len(new):
-            fed.ask(new, replace(self.local, fit=True), state)
-        return state
+    @property
+    def fitting(self) -> PrivateFirst:
+        """A newcomer's head has its epochs, too."""
+        return replace(self.local, fit=True)
 
 
 def learns(names: str, layout: Layout) -> bool:
