@@ -12,8 +12,8 @@ from coterie.core.rng import stream
 from coterie.core.types import State
 from coterie.engines.front import Front
 from coterie.methods.fedavg import FedAvg
-from coterie.methods.local import Local
 from coterie.methods.fedbabu import FedBABU
+from coterie.methods.local import Local
 from coterie.methods.partial import FedBN, FedPer, FedRep, LGFedAvg
 from coterie.tasks.optimiser import SGD
 from coterie.tasks.solver import Descent, Solver
