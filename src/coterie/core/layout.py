@@ -92,9 +92,9 @@ class Layout:
         """The columns of these names in increasing order: a slice if they lie side by side.
 
         `names` is one or several, with commas, of: all, params (trainable), buffers (the rest),
-        head, head.weight, head.bias, body (trainable but not head), norm (normalisation layers, with
-        their statistics), none, and the names of layers and parameters ("conv1", "fc2,fc3"). A word
-        of this list comes before a layer so named.
+        head, head.weight, head.bias, body (trainable but not head), norm (layers that normalise,
+        with their statistics), none, and the names of layers and parameters ("conv1", "fc2,fc3"). A
+        word of this list comes before a layer so named.
         A ~ before all of this means all other columns: "~fc2,fc3" is all but these two layers.
         """
         if names not in self._columns:
