@@ -27,7 +27,9 @@ def compare(
         str | None,
         typer.Option(help="As fedavg,fedclust:clusters=4; or method = [...] in the file."),
     ] = None,
-    seeds: Annotated[str, typer.Option(help="How many, or which: 5 or 0,3,7.")] = "5",
+    seeds: Annotated[
+        str | None, typer.Option(help="How many, or which: 0,3,7. 5 if not given.")
+    ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Runs at once, each in its process.")] = 1,
     target: Annotated[
         float | None, typer.Option(help="evaluate.target: the accuracy to reach, as 0.8.")
@@ -39,7 +41,8 @@ def compare(
 ) -> None:
     """Compare methods on equal terms: same clients, weights, draws.
 
-    Every method is run with every seed. The same command with the same --out goes on after a stop.
+    Every method is run with every seed. The same command with the same --out goes on after a stop,
+    and the compare.toml of a comparison is a FILE that does all of it again.
     """
     from coterie.config.grid import grid, listed
     from coterie.runs.text_table import FORMATS
@@ -48,7 +51,8 @@ def compare(
         what = f"there is no format {format}"
         raise ConfigError(what, code="C001", fix=f"one of {', '.join(FORMATS)}")
     file, given = options.sort(settings, {"evaluate.target": target})
-    asked = grid(file, given, listed(methods or ""), chosen(seeds), allow_code=allow_code)
+    which = None if seeds is None else chosen(seeds)
+    asked = grid(file, given, listed(methods or ""), which, allow_code=allow_code)
     for config in asked.experiments.values():
         options.data_at_hand(config)
     for text in asked.notes:

@@ -61,16 +61,20 @@ def grid(
     file: Path | str | None = None,
     settings: Iterable[tuple[str, Any]] = (),
     methods: Sequence[str] = (),
-    seeds: int | Sequence[int] = 5,
+    seeds: int | Sequence[int] | None = None,
     *,
     allow_code: bool = False,
 ) -> Grid:
     """The experiments of a file for these methods, or else for those that the file lists.
 
-    `seeds` is how many, counted from the file's own, or the seeds themselves. Code that the file
-    itself names is imported only with `allow_code`.
+    `seeds` is how many, counted from the file's own, or the seeds themselves; 5 if not given. The
+    file may be the compare.toml of a comparison, which has its own methods and seeds. Code that
+    the file itself names is imported only with `allow_code`.
     """
     written = source.read(file) if file is not None else Written(source.COMMAND_LINE)
+    if "experiments" in written.tree:
+        return recorded(written, list(settings), methods, seeds, allow_code)
+    seeds = 5 if seeds is None else seeds
     listed = written.tree.get("method")
     if methods:
         written.places["method",] = source.COMMAND_LINE
@@ -88,11 +92,41 @@ def grid(
         # A server that holds samples leaves fewer to the clients: then it must in every run.
         given.append(("data.public", public))
         made = {m: experiment_of(written, given, m, known, allow_code) for m in methods}
+    return seeded(made, seeds)
+
+
+def seeded(made: Mapping[str, Config], seeds: int | Sequence[int]) -> Grid:
+    """These experiments with each of these seeds."""
     start = next(iter(made.values())).seed
     chosen = tuple(range(start, start + seeds)) if isinstance(seeds, int) else tuple(seeds)
     if not chosen or len(set(chosen)) < len(chosen) or min(chosen) < 0:
         raise refused(f"the seeds are {list(chosen)}", "give one or more, each once: --seeds 5")
     return Grid({m: replace(config, seed=chosen[0]) for m, config in made.items()}, chosen)
+
+
+def recorded(
+    written: Written,
+    settings: list[tuple[str, Any]],
+    methods: Sequence[str],
+    seeds: int | Sequence[int] | None,
+    allow_code: bool,
+) -> Grid:
+    """The experiments of a comparison's compare.toml, or of some of its methods, with its seeds."""
+    known, asked = written.tree["experiments"], written.tree
+    if asked.get("started_from") == "python":
+        fix = "start it again from the script that made it, or write an experiment file"
+        raise refused(f"{written.name} describes a comparison that was run from Python", fix)
+    chosen = list(methods or asked["methods"])
+    expect_several(chosen, written.name)
+    if strange := next((m for m in chosen if m not in known), None):
+        raise refused(f"{written.name} has no {strange}", f"its methods are {', '.join(known)}")
+    made = {}
+    for label in chosen:
+        above = ("experiments", label)
+        places = {p[2:]: line for p, line in written.places.items() if p[:2] == above}
+        mine = Written(written.name, copy.deepcopy(known[label]), places)
+        made[label] = resolve(mine, settings, allow_code=allow_code)
+    return seeded(made, asked["seeds"] if seeds is None else seeds)
 
 
 def experiment_of(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import shlex
 from pathlib import Path
 from typing import Any
 
 from coterie.core.units import percent, seconds, size
 from coterie.methods import METHODS
 from coterie.report import facts
+from coterie.report.again import commands_of_comparison
 from coterie.report.blocks import Block
 from coterie.report.charts.compared import CHARTS, labels
 from coterie.report.page import Section, draw, html, left_out, save
@@ -26,7 +26,7 @@ SAID = Block(
     "other runs would.",
 )
 AGAIN = Block(
-    "again", "How to do it again", "The same command in the same folder goes on after a stop."
+    "again", "How to do it again", "With these settings and seeds every run gives the same bits."
 )
 BLOCKS = (
     Block(
@@ -158,16 +158,11 @@ def again(found: Comparison) -> Section:
     names = [re.split(r"[:\[( ]", label)[0] for label in labels(found)]
     cited = dict.fromkeys(facts.bibtex(METHODS.get(name)) for name in names)
     entries = dict.fromkeys(entry for bib in cited for entry in bib.split("\n\n"))
-    seeds = ",".join(map(str, found.seeds)) + "," * (len(found.seeds) == 1)
-    command = shlex.join(["coterie", "compare", "--methods", ",".join(found.methods)])
-    command += f" --seeds {seeds} --out {shlex.quote(str(found.folder))}"
-    if found.asked.get("started_from") == "python":
-        command = "coterie.compare(...)  # it was run from Python"
     folders = "\n".join(
         f"{cell.folder.name}  {'done' if cell.done else 'not done'}" for cell in found.cells
     )
     texts = (
-        ("Command (settings as in compare.toml)", command),
+        *commands_of_comparison(found).items(),
         ("Runs", folders),
         ("What was asked (compare.toml)", text),
         ("Citation (BibTeX)", "\n\n".join(entries)),

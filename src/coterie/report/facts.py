@@ -153,19 +153,6 @@ def versions(run: RunData) -> list[tuple[str, str]]:
     return found + [(f"SHA-256 of {k}", v) for k, v in marks.items()]
 
 
-def commands(run: RunData) -> str:
-    """What to type to get the same run again."""
-    if not run.folder:
-        return "coterie.fit(...)  # it was run from Python, without a folder"
-    if run.config.get("started_from") == "python":
-        return f'coterie.fit(..., out="{run.folder}", resume=True)  # from the script that made it'
-    if run.remote:
-        return (
-            f"coterie serve {run.folder}/run.toml --out {run.folder}-again ...  # clients join it"
-        )
-    return f"coterie run {run.folder}/run.toml --out {run.folder}-again"
-
-
 def bibtex(method: Entry | None) -> str:
     """How to cite the software and the method."""
     who = "{The coterie authors}"

@@ -15,6 +15,7 @@ import numpy as np
 from coterie.core import storage
 from coterie.core.errors import CoterieError
 from coterie.report import facts, verdict
+from coterie.report.again import command_of_run
 from coterie.report.blocks import BLOCKS, Block
 from coterie.report.charts import CHARTS
 from coterie.report.charts.style import DARK, LIGHT, Absent
@@ -126,7 +127,7 @@ def section(run: RunData, block: Block) -> Section:
     if block.key == "people":
         return Section(block, tables=(facts.people(run),))
     if block.key == "again":
-        texts = [("Command", facts.commands(run))]
+        texts = [("Command", command_of_run(run))]
         texts += [("Settings (run.toml)", run.settings)] if run.settings else []
         texts += [("Citation (BibTeX)", facts.bibtex(facts.entry(run)))]
         return Section(block, lines=tuple(facts.versions(run)), texts=tuple(texts))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -150,6 +151,7 @@ def announce(them: Gathered, plan: Plan, say: Listener, saved: State | None) -> 
             "method": repr(them.method),
             "kind": declared(them.method),
             "engine": them.engine,
+            "cwd": str(Path.cwd()),  # where relative paths of the experiment count from
         }
     )
     if saved is None:
