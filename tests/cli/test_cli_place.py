@@ -64,8 +64,8 @@ def test_a_table_of_newcomers_and_the_folder_is_only_read(
     assert call(["place", "r", "--data", archive(), "--name", "ward"]) == 0
     said = capsys.readouterr()
     head, _, row = said.out.splitlines()
-    assert head.split()[:5] == ["newcomer", "samples", "cluster", "before", "after"]
-    assert row.split()[:3] == ["ward", "48", "0"]
+    assert head.split()[:5] == ["newcomer", "samples", "model", "before", "after"]
+    assert row.split()[:3] == ["ward", "48", "shared"]
     assert [line.split()[0] for line in said.err.splitlines()] == ["note", "next"]
     assert files() == before
 
