@@ -153,7 +153,7 @@ def test_renumbering_clients_renumbers_the_result(name: str) -> None:
     fed, turned = federation(), federation()
     turned.population = [fed.population[i] for i in order]
     turned.names = [fed.names[i] for i in order]
-    turned.sizes = fed.sizes[order]
+    turned.sizes, turned.groups = fed.sizes[order], fed.groups[order]
     a, b = last(run(everybody, fed, ROUNDS)), last(run(everybody, turned, ROUNDS))
     torch.testing.assert_close(a.of(order), b.of(torch.arange(8)), rtol=1e-3, atol=1e-4)
 

@@ -53,12 +53,14 @@ def federation(
     seed: int = 7,
     people: Sequence[Client] | None = None,
 ) -> Front:
+    people = clients(n, groups) if people is None else people
     return kind(
-        clients(n, groups) if people is None else people,
+        people,
         Layout(network()),
         classes=CLASSES,
         seed=seed,
         public=torch.randn(12, FEATURES, generator=stream(0, "public")),
+        groups=torch.arange(len(people)) * groups // n,
     )
 
 

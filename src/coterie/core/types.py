@@ -266,6 +266,10 @@ class Federation(Protocol):
         """Samples the server itself holds (indicator samples), if any."""
 
     @property
+    def groups(self) -> Tensor | None:
+        """(n,) the groups planted in a simulation: for a method that shall know them, no other."""
+
+    @property
     def seed(self) -> int:
         """The seed of the run, for a server's own draws."""
 

@@ -57,6 +57,7 @@ def build(
         sizes=population.sizes,
         names=population.names,
         public=population.public,
+        groups=population.group,
         backend=backend(name, population, layout, workers, address, inner),
     )
 

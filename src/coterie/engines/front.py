@@ -41,10 +41,11 @@ class Front:
         sizes: Tensor | None = None,
         names: Sequence[str] | None = None,
         public: Tensor | None = None,
+        groups: Tensor | None = None,
         backend: Backend | None = None,
     ) -> None:
         self.population, self.layout, self.classes = clients, layout, classes
-        self.seed, self.public = seed, public
+        self.seed, self.public, self.groups = seed, public, groups
         self.backend: Backend = backend or Serial()
         self.names = list(names) if names is not None else [c.name for c in clients]
         self.clients = torch.arange(len(self.names))
@@ -82,7 +83,8 @@ class Front:
         """
         view = copy.copy(self)
         if isinstance(self.population, Changing):
-            view.sizes = self.population.at(round).sizes.double()
+            now = self.population.at(round)
+            view.sizes, view.groups = now.sizes.double(), now.group
         view.round, view.purpose = round, purpose
         view.calls, view.draws = 0, attempt * ATTEMPT
         return view

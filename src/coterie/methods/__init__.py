@@ -220,6 +220,13 @@ METHODS: dict[str, Entry] = {
             "weights every round; once, the last layer's weights and bias",
         ),
         Entry(
+            "oracle",
+            "oracle:Oracle",
+            "the ceiling of clustering, for simulations",
+            "clustered",
+            "FedAvg inside the planted groups, which it is told",
+        ),
+        Entry(
             "ifca",
             "ifca:IFCA",
             "Ghosh et al., NeurIPS 2020",

@@ -54,5 +54,6 @@ DIVIDING: dict[str, Code] = explained_by_family(
         "D044": "a partition that does not fit the data",
         "D045": "no two clients of different groups to change places",
         "D046": "no client has a test sample to be compared on",
+        "D047": "clients in whom no groups were planted",
     }
 )
