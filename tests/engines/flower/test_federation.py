@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from coterie.engines.flower.guard import UNLISTED
 from coterie.runs import newcomers
 from tests.engines.flower.machine import Machine, alive, children, coterie, free_port, machine, wait
 
@@ -149,22 +150,34 @@ def test_nobody_comes(tmp_path: Path) -> None:
         assert "0 of 4 clients came" in m.said("run")()
 
 
-def test_who_is_not_listed_has_another_authority_or_no_tls_is_refused(tmp_path: Path) -> None:
+def test_scorecard_28_29_who_has_no_listed_key_another_name_authority_or_no_tls_is_refused(
+    tmp_path: Path,
+) -> None:
     with machine(tmp_path, rounds=5000) as m:
         other = tmp_path / "other"
         coterie("certs", other, "--clients", "4")
+        coterie("certs", tmp_path / "certs", "--clients", "5")  # 4 is listed, and no client's name
         (tmp_path / "certs" / "server" / "clients" / "3.pub").unlink()
-        m.serve("run")
+        (tmp_path / "certs" / "clients" / "4" / "name").write_text("3\n")
+        m.serve("run", "engine.connect_timeout=1800")
         joined = [m.join(i) for i in range(3)]
         m.wait_for("run", lambda e: e["event"] == "joined" and e["client"] == "2")
         share = ["--data", "digits", "--client", "3", "--partition-from", m.file]
         at = ["join", f"localhost:{m.port}", *share]
         unlisted = m.start("unlisted", *at, "--certs", "certs/clients/3", "--state", "s3")
         wrong = m.start("wrong", *at, "--certs", other / "clients" / "3", "--state", "s4")
-        plain = m.start("plain", *at, "--insecure", "--state", "s5", "--leave-after", "60")
+        plain = m.start("plain", *at, "--insecure", "--state", "s5")
+        renamed = m.start("renamed", *at, "--certs", "certs/clients/4", "--state", "s6")
         assert wrong.wait(900) == 8, m.said("wrong")()
+        assert "certificate cannot be trusted" in m.said("wrong")()
         assert unlisted.wait(900) == 8, m.said("unlisted")()
-        plain.wait(900)
+        assert "does not list the key" in m.said("unlisted")()
+        assert plain.wait(900) == 8, m.said("plain")()
+        assert "it asks for TLS and a key" in m.said("plain")()
+        assert renamed.wait(900) == 8, m.said("renamed")()
+        assert "it calls itself 3, its key belongs to 4" in m.said("renamed")()
+        refused = {e["why"] for e in m.events("run") if e["event"] == "refused"}
+        assert refused >= {UNLISTED, "it calls itself 3, its key belongs to 4"}
         assert {e.get("client") for e in m.events("run") if e["event"] == "joined"} == {
             "0",
             "1",
@@ -206,7 +219,7 @@ def test_only_the_clients_interface_can_be_reached_from_outside(tmp_path: Path) 
         wait(lambda: log.exists() and "RegisterNode" in log.read_text(), 900, m.said("run"))
         ca = tmp_path / "certs" / "server" / "ca.pem"
         assert [reached(outside, m.port, p, ca) for p in PATHS] == [404] * len(PATHS)
-        assert reached("127.0.0.1", m.port, "/v1/control/list-nodes", ca) == 200
+        assert reached("127.0.0.1", m.port, "/v1/control/list-nodes", ca) == 401  # no credential
         assert reached(outside, m.port, "/v1/fleet/pull-messages", ca) == 401
 
 
