@@ -70,7 +70,7 @@ def serving_to(grid: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
     @contextmanager
     def fake(address: object, home: Path) -> Iterator[tuple[Any, Any, Any]]:
-        yield grid, dict, lambda: None
+        yield grid, lambda: None, lambda: None
 
     monkeypatch.setattr(serving, "serving", fake)
 
@@ -84,12 +84,15 @@ def test_serve_takes_the_same_road(
 
     server = Server(Path.cwd())
     serving_to(server.grid, monkeypatch)
-    assert call(["serve", "e.toml", "--insecure", "--out", "run"]) == 0
+    assert call(["serve", "e.toml", "--insecure", "--out", "my run", "--port", "9999"]) == 0
     said = capsys.readouterr().err
-    assert call(["serve", "--resume", "run", "train.rounds=3", "--insecure", "--quiet"]) == 0
-    assert passed == [("run", False), ("run", True)]
-    assert "report  run/report.html    open it: coterie open run" in said
-    assert "next    coterie serve --resume run train.rounds=4 ...    train on" in said
+    assert call(["serve", "--resume", "my run", "train.rounds=3", "--insecure", "--quiet"]) == 0
+    assert passed == [("my run", False), ("my run", True)]
+    assert "report  my run/report.html    open it: coterie open 'my run'" in said
+    again = "coterie serve --resume 'my run' train.rounds=4 --insecure --port 9999"
+    assert f"next    {again}    train on" in said
+    assert call(["serve", "e.toml", "--insecure", "--out", "my run", "--quiet"]) == 5
+    assert "continue it with `coterie serve --resume 'my run' ...`" in capsys.readouterr().err
 
 
 def test_a_stopped_server_says_how_to_serve_on(
@@ -104,7 +107,7 @@ def test_a_stopped_server_says_how_to_serve_on(
     monkeypatch.setattr(federation, "run_federation", stop)
     assert call(["serve", *SMALL, "--insecure", "--out", "run", "--quiet"]) == 130
     said = capsys.readouterr().err
-    assert "next    coterie serve --resume run ..." in said
+    assert "next    coterie serve --resume run --insecure" in said
 
 
 def test_a_run_that_ended_well_is_no_longer_under_way(capsys: pytest.CaptureFixture[str]) -> None:

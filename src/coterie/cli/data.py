@@ -10,6 +10,7 @@ import typer
 
 from coterie.cli import options, say
 from coterie.cli.options import AllowCode, Json, Plot
+from coterie.core.shell import command
 
 if TYPE_CHECKING:
     from coterie.config import Config
@@ -80,7 +81,9 @@ def data(
             write_figure(people.plot(), plot)
             say.label("plot", str(plot))
     if not json:
-        say.label("next", f"coterie run --data {source} --partition {partition or 'dirichlet:0.3'}")
+        say.label(
+            "next", command("run", "--data", source, "--partition", partition or "dirichlet:0.3")
+        )
 
 
 def facts(found: Data) -> dict[str, Any]:
@@ -268,10 +271,12 @@ def advice(seen: Inspection, source: str, flags: dict[str, Any]) -> str:
     """What to run next."""
     if (Path(source) / "run.toml").exists() or source.endswith(".toml"):
         file = f"{source}/run.toml" if Path(source).is_dir() else source
-        start = f"coterie run {file}"
+        words = ["run", file]
     else:
-        start = f"coterie run --data {source}"
-    start += "".join(f" {key}={value}" for key, value in flags.items() if value is not None)
+        words = ["run", "--data", source]
+    words += [f"{key}={value}" for key, value in flags.items() if value is not None]
     if seen.measure == "l2" and seen.cut.k > 1:
-        return f"{start} --method fedclust fedclust.threshold={seen.cut.threshold:.4g}"
-    return f"{start} --method {'fedclust' if seen.cut.k > 1 or seen.clustered else 'fedavg'}"
+        words += ["--method", "fedclust", f"fedclust.threshold={seen.cut.threshold:.4g}"]
+    else:
+        words += ["--method", "fedclust" if seen.cut.k > 1 or seen.clustered else "fedavg"]
+    return command(*words)

@@ -112,8 +112,12 @@ def serve(
     with watching(config.method, quiet=quiet, json=json) as shown:
         hear = shown if json or quiet else telling(shown)
         result = running.serve(config, folder, address, hear, resume=resume is not None)
-    again = "coterie serve --resume {folder} train.rounds={rounds} ..."
-    conclude(config.method, result, json, again)
+    conclude(
+        config.method,
+        result,
+        json,
+        lambda rounds: running.served(folder, address, f"train.rounds={rounds}"),
+    )
 
 
 def address_of(certs: Path | None, host: str, port: int, insecure: bool) -> ServerAddress:

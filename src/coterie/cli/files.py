@@ -9,6 +9,7 @@ import typer
 
 from coterie.cli import options, say
 from coterie.core.errors import ConfigError
+from coterie.core.shell import command
 
 if TYPE_CHECKING:
     from coterie.config import Config
@@ -29,7 +30,7 @@ def init(
         raise ConfigError(
             f"{file} exists",
             code="C015",
-            fix=f"choose another name, or: coterie init {file} --force",
+            fix=f"choose another name, or: {command('init', file, '--force')}",
         )
     text = template(data=data, method=method, partition=partition, model=model)
     try:
@@ -40,7 +41,7 @@ def init(
             f"{file} cannot be written: {cause.strerror}", code="C010", fix="choose another place"
         ) from cause
     say.result(f"wrote {file}")
-    say.label("next", f"coterie check {file}    then: coterie run {file}")
+    say.label("next", f"{command('check', file)}    then: {command('run', file)}")
 
 
 def check(
@@ -80,7 +81,7 @@ def check(
         say.label("note", text)
     for word, text in describe(config, found).items():
         say.result(f"{word:<8}{text}")
-    say.label("next", f"coterie run {file}{''.join(f' {s}' for s in settings or [])}")
+    say.label("next", command("run", file, *(settings or [])))
 
 
 def plan(config: Config) -> dict[str, Any]:

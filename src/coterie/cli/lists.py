@@ -9,6 +9,7 @@ import typer
 from coterie.cli import say
 from coterie.cli.options import Json
 from coterie.core.errors import ConfigError
+from coterie.core.shell import command
 from coterie.core.suggest import similar
 
 
@@ -79,7 +80,7 @@ def method(name: str, json: bool) -> None:
     solver = ", ".join(f"{k} = {toml.inline(v)}" for k, v in paper(name).items())
     if solver:
         say.result(f'\nits own training (with train.defaults = "paper"):\n{solver}')
-    say.label("next", f"coterie init my.toml --method {name}")
+    say.label("next", command("init", "my.toml", "--method", name))
 
 
 def models(json: Json = False) -> None:

@@ -14,6 +14,7 @@ from click.exceptions import Abort, NoSuchOption
 
 from coterie.cli import say
 from coterie.cli.running import UnderWay
+from coterie.core import shell
 from coterie.core.errors import ClientError, ConfigError, CoterieError, DataError
 from coterie.core.suggest import similar
 
@@ -72,7 +73,7 @@ def failed(error: CoterieError, debug: bool, run: UnderWay) -> int:
     if run.saved:
         say.note(f"  saved  {run.folder}: {run.again}")
     nothing = isinstance(error, ConfigError | DataError) and not run.saved
-    say.note(f"{'nothing was run. ' * nothing}explain: coterie help {error.code}")
+    say.note(f"{'nothing was run. ' * nothing}explain: {shell.command('help', error.code)}")
     return error.exit
 
 

@@ -16,6 +16,7 @@ import typer
 from coterie.cli import say
 from coterie.cli.options import AllowCode, Run
 from coterie.core.errors import ConfigError
+from coterie.core.shell import command
 from coterie.runs.whereabouts import reportable
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def report(
         return
     for folder in folders:
         say.result(str(page(folder, out, allow_code=allow_code)))
-    say.label("next", f"coterie open {folders[-1]}")
+    say.label("next", command("open", folders[-1]))
 
 
 def open_page(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coterie.core.events import Listener
+from coterie.core.shell import command
 
 if TYPE_CHECKING:
     from coterie.config import Config
@@ -23,7 +24,7 @@ def execute(config: Config, out: Path | None, listen: Listener, *, page: bool = 
     from coterie.studies import experiment
 
     folder = out or experiment.fresh(config)
-    with under_way(folder, f"coterie resume {folder}", new=True):
+    with under_way(folder, command("resume", folder), new=True):
         return experiment.execute(config, folder, listen, page=page)
 
 
@@ -39,7 +40,7 @@ def proceed(
     """Train on where a run stopped."""
     from coterie.studies import experiment
 
-    with under_way(folder, f"coterie resume {folder}"):
+    with under_way(folder, command("resume", folder)):
         return experiment.resume(
             folder,
             settings=settings,
@@ -58,7 +59,7 @@ def serve(
     from coterie.studies.federation import run_federation
 
     with (
-        under_way(folder, f"coterie serve --resume {folder} ...", new=not resume),
+        under_way(folder, served(folder, address), new=not resume),
         serving(address, folder / "flower") as (grid, registered, check),
     ):
         return run_federation(
@@ -71,6 +72,16 @@ def serve(
             registered=registered,
             check=check,
         )
+
+
+def served(folder: Path, address: ServerAddress, *settings: str) -> str:
+    """The command that goes on with a run whose clients join a server at this address."""
+    how = ["--certs", address.certs] if address.certs else ["--insecure"]
+    usual = type(address)(address.certs)
+    for name in ("host", "port"):
+        if (value := getattr(address, name)) != getattr(usual, name):
+            how += [f"--{name}", value]
+    return command("serve", "--resume", folder, *settings, *how)
 
 
 @dataclass

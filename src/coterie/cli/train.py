@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +13,7 @@ from coterie.cli import options, running, say
 from coterie.cli.options import AllowCode, JsonEvents, Live, NoReport, Out, Quiet, Run, Settings
 from coterie.cli.progress import behind, clusters, warnings, watching
 from coterie.cli.report import watched
+from coterie.core.shell import command
 
 if TYPE_CHECKING:
     from coterie.studies.result import Result
@@ -110,18 +111,19 @@ def resume(
 
 
 def conclude(
-    name: str, result: Result, json: bool, again: str = "coterie resume {folder} --rounds {rounds}"
+    name: str, result: Result, json: bool, again: Callable[[int], str] | None = None
 ) -> None:
-    """What came out of a run, where it lies, and how to train on with the command `again`."""
+    """What came out of a run, where it lies, and how to train on: by `again` to so many rounds."""
     if json:
         say.line(result_event(name, result))
         return
     say.result(runs_table({name: result}))
     say.label("records", f"{result.folder}  (metrics.csv, clusters.csv, summary.json)")
     if result.page:
-        say.label("report", f"{result.page}    open it: coterie open {result.folder}")
+        say.label("report", f"{result.page}    open it: {command('open', result.folder)}")
     rounds = 2 * int(result.summary["rounds"])
-    say.label("next", f"{again.format(folder=result.folder, rounds=rounds)}    train on")
+    resume = command("resume", result.folder, "--rounds", rounds)
+    say.label("next", f"{again(rounds) if again else resume}    train on")
 
 
 def result_event(name: str, result: Result) -> dict[str, Any]:
@@ -219,7 +221,7 @@ def demo(
         say.result(compared(runs))
     say.label("records", f"{out}/*/  run.toml, metrics.csv, clusters.csv, summary.json")
     if page:
-        say.label("report", f"{page}    open it: coterie open {out}")
+        say.label("report", f"{page}    open it: {command('open', out)}")
     say.label(
         "next", "coterie init my.toml       write a commented experiment file for your own data"
     )

@@ -17,6 +17,7 @@ from coterie.config.source import Written
 from coterie.config.tables import TABLES, TOP
 from coterie.config.validate import resolve_fields
 from coterie.core.errors import ConfigError
+from coterie.core.shell import command
 from coterie.core.suggest import closest, similar
 from coterie.methods import METHODS, public_samples
 
@@ -99,7 +100,8 @@ def refuse_several_methods(written: Written) -> None:
         raise ConfigError(
             f"{written.name} lists {len(several)} methods",
             code="C018",
-            fix=f"compare them: coterie compare {written.name}; or choose one: method={several[0]}"
+            fix=f"compare them: {command('compare', written.name)}; "
+            f"or choose one: method={several[0]}"
             if several
             else "name a method",
         )

@@ -12,6 +12,7 @@ from typing import Any
 from coterie.config import toml
 from coterie.config.problems import Path
 from coterie.core.errors import ConfigError
+from coterie.core.shell import command
 from coterie.core.suggest import closest
 
 COMMAND_LINE = "command line"
@@ -49,7 +50,7 @@ def read(file: File | str) -> Written:
             f"there is no file {name}",
             code="C010",
             where=str(folder),
-            fix=f"name {other}, which is there" if other else f"write one: coterie init {name}",
+            fix=f"name {other}, which is there" if other else f"write one: {command('init', name)}",
         ) from cause
     except UnicodeDecodeError as cause:
         raise ConfigError(

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from coterie.core.shell import command
 from coterie.report.run_data import RunData
 from coterie.runs.comparison import Comparison
 from coterie.runs.reading import Event
@@ -17,11 +18,11 @@ def command_of_run(run: RunData) -> str:
     if not run.folder:
         return "coterie.fit(...)  # it was run from Python, without a folder"
     if run.config.get("started_from") == "python":
-        return f'coterie.fit(..., out="{run.folder}", resume=True)  # from the script that made it'
+        out = str(run.folder)
+        return f"coterie.fit(..., out={out!r}, resume=True)  # from the script that made it"
     if run.remote:
-        return (
-            f"coterie serve {run.folder}/run.toml --out {run.folder}-again ...  # clients join it"
-        )
+        words = ["serve", f"{run.folder}/run.toml", "--out", f"{run.folder}-again", "..."]
+        return f"{command(*words)}  # clients join it"
     home = started_in(run.events)
     folder = seen_from(home, run.folder)
     words = ["run", f"{folder}/run.toml", *pinned(run.config, [run.notes])]
@@ -55,7 +56,7 @@ def seen_from(home: Path | None, folder: Path) -> str:
 
 def typed(home: Path | None, words: Iterable[str]) -> str:
     """A command line; it goes first to where its paths count from."""
-    return (f"cd {shlex.quote(str(home))} && " if home else "") + shlex.join(["coterie", *words])
+    return (f"cd {shlex.quote(str(home))} && " if home else "") + command(*words)
 
 
 def pinned(settings: Mapping[str, Any], notes: Iterable[Mapping[str, Any]]) -> list[str]:

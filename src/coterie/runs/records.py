@@ -26,10 +26,11 @@ from torch import Tensor
 from coterie.core import storage
 from coterie.core.errors import CheckpointError
 from coterie.core.model_kind import ModelKind, held_words
+from coterie.core.shell import command
 from coterie.core.types import State
 from coterie.runs import checkpoint, history
 from coterie.runs.history import History, Row
-from coterie.runs.whereabouts import expect_run
+from coterie.runs.whereabouts import FEDERATION, expect_run
 
 
 class CsvFile:
@@ -87,10 +88,12 @@ def unused(wanted: Path) -> Path:
 def prepare(path: Path) -> None:
     """A folder for a new run, refused if there is one in it; one that never began may be there."""
     if (path / "run.toml").exists() and checkpoint.rounds(path / "checkpoints"):
+        remote = (path / FEDERATION).exists()
+        again = command(*(("serve", "--resume", path, "...") if remote else ("resume", path)))
         raise CheckpointError(
             f"{path} already holds a run",
             code="K005",
-            fix=f"continue it with `coterie resume {path}`, or choose another --out",
+            fix=f"continue it with `{again}`, or choose another --out",
         )
     storage.make_folder(path / "checkpoints")
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from coterie.core.errors import CheckpointError
+from coterie.core.shell import command
 
 RUN, COMPARISON = "run.toml", "compare.toml"  # the file that every folder of the kind has
+FEDERATION = "federation.json"  # in the folder of a run whose clients are on other machines
 
 
 def expect_run(path: Path) -> None:
@@ -34,6 +36,6 @@ def no_run(path: Path, has: str) -> CheckpointError:
     if runs := [str(p) for p in inside(path) if (p / RUN).exists()]:
         fix = f"name one of the runs in it: {', '.join(runs[:5])}{', ...' * (len(runs) > 5)}"
     elif (path / COMPARISON).exists():
-        fix = f"it holds a comparison: coterie report {path} shows it"
+        fix = f"it holds a comparison: {command('report', path)} shows it"
     why = f"it has {has}" if path.exists() else "it does not exist"
     return CheckpointError(f"{path} is not the folder of a run", code="K006", why=why, fix=fix)

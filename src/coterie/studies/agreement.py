@@ -16,12 +16,14 @@ from torch import Tensor
 
 from coterie.core import storage
 from coterie.core.errors import ConfigError
+from coterie.core.shell import command
 from coterie.data.population import Population
+from coterie.runs.whereabouts import FEDERATION
 
 if TYPE_CHECKING:
     from coterie.engines.flower.exchange import RemoteClient
 
-FILE = "federation.json"  # in the folder of a run whose clients are on other machines
+FILE = FEDERATION
 
 
 @dataclass(frozen=True)
@@ -123,5 +125,6 @@ def refuse_federation(folder: Path) -> None:
             "every client keeps its data on its own machine",
             code="C050",
             where=str(folder),
-            fix=f"coterie serve --resume {folder} goes on with it, coterie open {folder} shows it",
+            fix=f"{command('serve', '--resume', folder, '...')} goes on with it, "
+            f"{command('open', folder)} shows it",
         )

@@ -81,14 +81,17 @@ class Guard:
             await self.app(scope, receive, send)
 
     async def fleet(self, scope: Any, receive: Any, send: Any) -> None:
-        """A request of a client: its key first, then its size, then its body."""
+        """A request of a client: its key first, then its size, then its body.
+
+        A SuperNode that hears 401 ends without a word of why; 403 it hands on.
+        """
         head = dict(scope["headers"])
         key = b"" if self.keys is None else named_key(head)
         if key not in self.turns:
-            await self.refuse(scope, send, 401, UNLISTED)
+            await self.refuse(scope, send, 403, UNLISTED)
             return
         if self.keys is not None and not signed(head, key):
-            await self.refuse(scope, send, 401, UNSIGNED)
+            await self.refuse(scope, send, 403, UNSIGNED)
             return
         length = head.get(b"content-length", b"0")
         if not length.isdigit() or int(length[:20]) > LARGEST:

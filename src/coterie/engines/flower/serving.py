@@ -17,7 +17,7 @@ from coterie.engines.flower import certs as keys
 from coterie.engines.flower import runtime
 from coterie.engines.flower.children import Child, free_port
 from coterie.engines.flower.client import Host, client_app
-from coterie.engines.flower.guard import UNLISTED, Refusals
+from coterie.engines.flower.guard import UNLISTED, UNSIGNED, Refusals
 from coterie.engines.flower.knock import refused, wait_for
 from coterie.engines.flower.runtime import Endpoint, Reached, answer_for_ever, wait_until_up
 
@@ -136,7 +136,7 @@ def joining(
         if code in BAD_KEY:
             raise refused(server, "A002", last_words(log), "use the key made by coterie certs")
         refusals.append(time.monotonic())
-        if UNLISTED in log or refusals[-1] - refusals[0] >= FORGOTTEN:
+        if UNLISTED in log or UNSIGNED in log or refusals[-1] - refusals[0] >= FORGOTTEN:
             fix = "let the server list this client's public key; end another process that uses it"
             raise refused(server, "A001", last_words(log), fix)
 
