@@ -69,6 +69,7 @@ if TYPE_CHECKING:  # every public name, once: for type checkers, and below for w
     from coterie.data.load import load as load
     from coterie.data.population import Population as Population
     from coterie.data.population import partition as partition
+    from coterie.methods.apfl import APFL as APFL
     from coterie.methods.autocfl import AutoCFL as AutoCFL
     from coterie.methods.cfl import CFL as CFL
     from coterie.methods.cflgt import CFLGT as CFLGT
@@ -99,6 +100,7 @@ if TYPE_CHECKING:  # every public name, once: for type checkers, and below for w
     from coterie.methods.partial import FedRep as FedRep
     from coterie.methods.partial import LGFedAvg as LGFedAvg
     from coterie.methods.perfedavg import PerFedAvg as PerFedAvg
+    from coterie.methods.pfedme import PFedMe as PFedMe
     from coterie.methods.scaffold import SCAFFOLD as SCAFFOLD
     from coterie.models.saved import TrainedModel as TrainedModel
     from coterie.models.saved import load_model as load_model

@@ -116,6 +116,22 @@ METHODS: dict[str, Entry] = {
             "weights of the global model every round",
         ),
         Entry(
+            "apfl",
+            "apfl:APFL",
+            "Deng, Kamani, Mahdavi 2020",
+            "personalised",
+            "each client mixes the global model with its own, and learns how much of each",
+            "weights of the global model every round",
+        ),
+        Entry(
+            "pfedme",
+            "pfedme:PFedMe",
+            "Dinh, Tran, Nguyen, NeurIPS 2020",
+            "personalised",
+            "each client's model solves its own problem near a common one",
+            "weights of the common model every round",
+        ),
+        Entry(
             "fedrep",
             "partial:FedRep",
             "Collins et al., ICML 2021",
