@@ -79,7 +79,9 @@ def test_a_block_for_every_chart() -> None:
 
 @pytest.mark.parametrize("name", CHARTS)
 def test_a_thousand_clients_make_small_charts(name: str) -> None:
-    figure = CHARTS[name](large()) if name != "norms" else None
+    run = large()
+    run = replace(run, baselines={"fedavg": run.final / 2})
+    figure = CHARTS[name](run) if name != "norms" else None
     for t in figure.data if figure else ():
         if t.type == "heatmap":
             assert len(t.z) <= 200

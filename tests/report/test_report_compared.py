@@ -46,7 +46,7 @@ def test_curves_are_means_over_seeds(found: Comparison) -> None:
 def test_differences_are_paired_by_client_and_seed(found: Comparison) -> None:
     (box,) = traces(CHARTS["differences"](found), name="local")
     wanted = [
-        found["local", s].accuracy[c] - found["fedavg", s].accuracy[c]
+        100 * (found["local", s].accuracy[c] - found["fedavg", s].accuracy[c])
         for s in found.seeds
         for c in found["local", s].accuracy
     ]

@@ -28,9 +28,10 @@ BLOCKS = (
     Block(
         "gains",
         "Who gains, who loses",
-        "A row is a client: the hollow marks are what it would have otherwise, the filled one is "
-        "what this run gives it, so a filled mark to the left of a hollow one is a client that "
-        "loses. Many clients are drawn as points in order of their gain.",
+        "A row is a client: the hollow marks are what it has with a reference (local training, "
+        "FedAvg, or its model before adaptation), the filled one is what this run gives it, so a "
+        "filled mark to the left of a hollow one is a client that loses. Many clients are drawn as "
+        "points in order of their gain.",
         (("gains", "Accuracy of each client"),),
     ),
     Block(

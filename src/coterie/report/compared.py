@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ from coterie.report.again import commands_of_comparison
 from coterie.report.blocks import Block
 from coterie.report.charts.compared import CHARTS, labels
 from coterie.report.page import Section, draw, html, left_out, save
-from coterie.report.verdict import Tile
-from coterie.runs.comparison import Comparison
+from coterie.report.verdict import Tile, counted
+from coterie.runs.comparison import Comparison, Pair
 from coterie.runs.comparison_text import accuracy, cost, words
+from coterie.runs.statistics import LEVEL
 from coterie.runs.text_table import TextTable
 
 TABLES = Block("tables", "The numbers", "Means over seeds; click a head to sort.")
@@ -78,20 +80,26 @@ def comparison_page(found: Comparison) -> str:
     told = words(found, rows)
     missing = [text for text in told if text.startswith("Not done:")]
     charts = [block for block in BLOCKS if rows]
-    middle = [Section(b, *draw(b, lambda name: CHARTS[name](found))) for b in charts]
+    middle = [Section(b, *draw(b, lambda name: CHARTS[name](found))[:2]) for b in charts]
     shown = tuple(sortable(t) for t in (accuracy(found, rows), cost(found, rows)) if rows)
-    rest = [("", text) for text in told if text not in missing]
+    pairs = found.tests().pairs if len(rows) > 2 else ()
+    left = {*missing, *(f"{pair.sentence}." for pair in pairs)}
+    rest = [("", text) for text in told if text not in left]
+    matrix = (each_against_each(pairs, [r["method"] for r in rows]),) if pairs else ()
     sections = [
         Section(TABLES, tables=shown),
         *middle[:1],
-        Section(SAID, lines=tuple(rest)),
+        Section(SAID, lines=tuple(rest), tables=matrix),
         *middle[1:],
         again(found),
     ]
     runs = sum(cell.done for cell in found.cells)
+    seeds = counted(len(found.seeds), "seed", "seeds")
     return html(
         title=f"Comparison · {found.folder.name}",
-        lead=f"{len(found.methods)} methods · {len(found.seeds)} seeds · {runs} runs",
+        lead=" · ".join(
+            [*about(found), f"{len(found.methods)} methods", seeds, counted(runs, "run", "runs")]
+        ),
         sentence=sentence(rows),
         tiles=tiles(found, rows),
         warnings=missing,
@@ -121,19 +129,62 @@ def tiles(found: Comparison, rows: list[dict[str, Any]]) -> list[Tile]:
         return []
     accurate = max(rows, key=lambda r: r["accuracy_last"])
     fair = max(rows, key=lambda r: r["bottom_10pct"])
-    cheap, quick = min(rows, key=lambda r: r["bytes"]), min(rows, key=lambda r: r["seconds"])
-    return [
+    quick = min(rows, key=lambda r: r["seconds"])
+    best = [
         Tile("highest accuracy", percent(accurate["accuracy_last"]), accurate["method"]),
         Tile("best worst tenth", percent(fair["bottom_10pct"]), fair["method"]),
-        Tile("fewest bytes", size(cheap["bytes"]), cheap["method"]),
-        Tile("shortest run", seconds(quick["seconds"]), quick["method"]),
     ]
+    if senders := [row for row in rows if row["bytes"]]:
+        cheap = min(senders, key=lambda r: r["bytes"])
+        alone = [row["method"] for row in rows if not row["bytes"]]
+        note = f"; {', '.join(alone)} sends nothing" if alone else ""
+        best.append(Tile("fewest bytes", size(cheap["bytes"]), cheap["method"] + note))
+    return [*best, Tile("shortest run", seconds(quick["seconds"]), quick["method"])]
+
+
+def about(found: Comparison) -> list[str]:
+    """The data, the partition, the network and the clients that the methods share."""
+    done = [cell for cell in found.cells if cell.done]
+    words = facts.terms(next(iter(found.asked["experiments"].values())))
+    start = next((e for cell in done for e in cell.events if e["event"] == "start"), {})
+    if words and "parameters" in start:
+        words[-1] += f" ({start['parameters']:,} parameters)"
+    words += [f"{start['clients']:,} clients"] if "clients" in start else []
+    return words + ([counted(start["rounds"], "round", "rounds")] if "rounds" in start else [])
+
+
+def each_against_each(pairs: Sequence[Pair], methods: list[str]) -> facts.SortableTable:
+    """A matrix of the mean differences in points, each method (row) minus each other (column)."""
+    seeds = max(pair.seeds.n for pair in pairs)
+    found = {}
+    for pair in pairs:
+        points, sure = 100 * pair.clients.difference, below(pair.clients_holm)
+        star = "*" * (sure + (sure and pair.seeds.enough and below(pair.seeds_holm)))
+        for a, b, sign, won in (
+            (pair.first, pair.second, 1, pair.seeds.wins),
+            (pair.second, pair.first, -1, pair.seeds.losses),
+        ):
+            text = f"{sign * points + 0.0:+.1f}{star} ({won}/{pair.seeds.n})"
+            found[a, b] = facts.Cell(text, sign * points)
+    nothing = facts.Cell("–", right=True)
+    rows = tuple((facts.Cell(a), *(found.get((a, b), nothing) for b in methods)) for a in methods)
+    note = (
+        "row minus column in points, mean over clients and seeds, and in how many of "
+        f"{seeds} seeds the row is better; * p < 0.05 over clients, ** over seeds, too (Wilcoxon "
+        "signed-rank, adjusted by Holm among all pairs)"
+    )
+    return facts.SortableTable("Each against each", ("", *methods), rows, note)
+
+
+def below(p: float | None) -> bool:
+    """Whether a p value is below the level of 5 %."""
+    return p is not None and p < LEVEL
 
 
 def sortable(table: TextTable) -> facts.SortableTable:
     """A table of text whose cells sort by the number they begin with."""
     rows = tuple(
-        tuple(facts.Cell(text, amount(text) if i else None) for i, text in enumerate(row))
+        tuple(facts.Cell(text, amount(text) if i else None, i > 0) for i, text in enumerate(row))
         for row in table.rows
     )
     return facts.SortableTable(table.title, table.head, rows)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import platform
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from coterie.report.charts.cost import task_words
 from coterie.report.run_data import RunData
 from coterie.runs.newcomers import Joined
 
+TOLD = ("alpha", "groups", "per_client", "labels", "clusters")  # of a partition, in its words
 ROWS = 2_000  # of the table of clients
 
 
@@ -23,6 +25,7 @@ class Cell(NamedTuple):
 
     text: str
     value: float | None = None
+    right: bool = False  # set to the right also without a number
 
 
 class SortableTable(NamedTuple):
@@ -37,10 +40,9 @@ class SortableTable(NamedTuple):
 def people(run: RunData) -> SortableTable:
     """Every client: cluster, group, accuracy, gain, samples, bytes."""
     known = references(run)
-    name, before = list(known.items())[-1] if known else ("", np.full(run.n, np.nan))
     head = ["client"] + ["cluster"] * run.clustered
     head += ["planted"] * (run.group is not None) + ["samples"] * (run.insight is not None)
-    head += ["accuracy"] + [f"gain over {name}"] * bool(known) + ["sent up", "sent down"]
+    head += ["accuracy", *(f"points over {name}" for name in known), "sent up", "sent down"]
     down, up = run.down.sum(0), run.up.sum(0)
     order = np.argsort(np.nan_to_num(run.final, nan=-1), kind="stable")[:ROWS]
     rows = []
@@ -54,7 +56,7 @@ def people(run: RunData) -> SortableTable:
         if run.insight is not None:
             row.append(number(float(run.insight.counts[i].sum()), ",.0f"))
         row.append(accuracy_at_the_end(run, i))
-        if known:
+        for before in known.values():
             gain = float(run.final[i] - before[i])
             row.append(Cell("n/a" if gain != gain else f"{100 * gain:+.1f}", gain))
         row += [Cell(size(v), v) for v in (float(up[i]), float(down[i]))]
@@ -135,6 +137,21 @@ def asked(run: RunData) -> SortableTable | None:
 def number(value: float, shown: str) -> Cell:
     """A cell with a number."""
     return Cell(format(value, shown), value)
+
+
+def terms(config: Mapping[str, Any]) -> list[str]:
+    """The data, how they are divided, and the network of an experiment, in a few words.
+
+    >>> terms({"data": {"source": "digits"}, "partition": {"kind": "dirichlet", "alpha": 0.3}})
+    ['digits', 'dirichlet (alpha 0.3)']
+    """
+    found = [str(config["data"]["source"])] if "data" in config else []
+    if part := config.get("partition"):
+        own = {k: v for k, v in part.items() if k in TOLD}
+        more = ", ".join(f"{k} {v:g}" for k, v in own.items() if isinstance(v, int | float))
+        found.append(part["kind"] + f" ({more})" * bool(more))
+    model = config.get("model")
+    return found + ([str(model["name"] if isinstance(model, Mapping) else model)] if model else [])
 
 
 def entry(run: RunData) -> Entry | None:

@@ -18,7 +18,7 @@ from coterie.report import facts, verdict
 from coterie.report.again import command_of_run
 from coterie.report.blocks import BLOCKS, Block
 from coterie.report.charts import CHARTS
-from coterie.report.charts.style import DARK, LIGHT, Absent
+from coterie.report.charts.style import DARK, LIGHT, Absent, Flat
 from coterie.report.run_data import (
     Insight,
     Reportable,
@@ -98,7 +98,7 @@ def run_page(run: RunData) -> str:
     """The page of a run."""
     about = facts.entry(run)
     lead = [f"{run.n:,} clients", f"{run.rounds[-1] if len(run.rounds) else 0} rounds"]
-    lead += [str(run.config["data"]["source"])] if "data" in run.config else []
+    lead += facts.terms(run.config)
     lead += [about.summary] if about else []
     return html(
         title=f"{run.method} · {run.title}" if run.title != run.method else run.method,
@@ -114,7 +114,7 @@ def run_page(run: RunData) -> str:
 
 def section(run: RunData, block: Block) -> Section:
     """A block of the page, filled with what this run has for it."""
-    drawn, absent = draw(block, lambda name: CHARTS[name](run))
+    drawn, absent, said = draw(block, lambda name: CHARTS[name](run))
     if block.key == "privacy":
         about, table = facts.entry(run), facts.asked(run)
         sent = about.uploads if about else "see the method's own documentation"
@@ -131,7 +131,7 @@ def section(run: RunData, block: Block) -> Section:
         texts += [("Settings (run.toml)", run.settings)] if run.settings else []
         texts += [("Citation (BibTeX)", facts.bibtex(facts.entry(run)))]
         return Section(block, lines=tuple(facts.versions(run)), texts=tuple(texts))
-    return Section(block, drawn, absent)
+    return Section(block, drawn, absent, lines=said)
 
 
 def left_out(sections: list[Section]) -> list[tuple[str, str]]:
@@ -139,15 +139,19 @@ def left_out(sections: list[Section]) -> list[tuple[str, str]]:
     return [(s.block.title, " ".join(s.absent)) for s in sections if s.empty]
 
 
-def draw(block: Block, make: Callable[[str], Any]) -> tuple[tuple[Drawn, ...], tuple[str, ...]]:
-    """The charts of a block, and why others are not there."""
-    drawn, absent = [], []
+def draw(
+    block: Block, make: Callable[[str], Any]
+) -> tuple[tuple[Drawn, ...], tuple[str, ...], tuple[tuple[str, str], ...]]:
+    """The charts of a block, why others are not there, and what is said instead of a flat one."""
+    drawn, absent, said = [], [], []
     for name, title in block.charts:
         try:
             drawn.append(Drawn(name, title, figure_json(make(name))))
+        except Flat as text:
+            said.append((title, f"{text}."))
         except Absent as why:
             absent.append(f"{title}: {why}.")
-    return tuple(drawn), tuple(absent)
+    return tuple(drawn), tuple(absent), tuple(said)
 
 
 def figure_json(figure: Any) -> str:

@@ -61,6 +61,7 @@ class RunData:
     notes: Mapping[str, Any]  # versions, threads and hashes of the last checkpoint
     folder: Path | None = None
     baselines: Mapping[str, Floats] = field(default_factory=dict)  # method -> (n,) at its end
+    curves: Mapping[str, Series] = field(default_factory=dict)  # and its mean by round
     insight: Insight | None = None  # what only the clients' data can tell
     missing: str = ""  # why there is no insight
 
@@ -272,13 +273,19 @@ def without_settings(notes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_references(run: RunData) -> RunData:
-    """The run with the last accuracies of reference runs in the folders beside it."""
-    found = {}
+    """The run with how other runs did, those of reference methods in the folders beside it."""
+    others = {}
     for folder in neighbours(run):
         other = read(folder, memory=False)
-        if other.method in REFERENCES and other.clients == run.clients and other.done:
-            found[other.method] = other.final
-    return replace(run, baselines={m: found[m] for m in REFERENCES if m in found})
+        known = other.method in REFERENCES and other.method != run.method
+        if known and other.clients == run.clients and other.done:
+            others[other.method] = other
+    found = {m: others[m] for m in REFERENCES if m in others}
+    return replace(
+        run,
+        baselines={m: other.final for m, other in found.items()},
+        curves={m: other.series("accuracy_mean") for m, other in found.items()},
+    )
 
 
 def neighbours(run: RunData) -> Iterator[Path]:

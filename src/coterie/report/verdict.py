@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from coterie.core.units import percent, seconds, size
+from coterie.report.charts.accuracy import REFERENCE
 from coterie.report.run_data import RunData
 from coterie.runs.statistics import interval
 
@@ -28,10 +29,22 @@ def sentence(run: RunData) -> str:
         return f"{run.method} has not been tested yet."
     found = f"{run.method}: {percent(float(final.mean()))} mean accuracy over {behind(run)}"
     found += f" after {run.tested[-1]} rounds"
-    if not run.clustered:
-        own = {"personal": "each with a model of its own", "shared": "with one model for all"}
-        return f"{found}, {own[run.kind]}."
-    return f"{found}, in {counted(len(run.clusters), 'cluster', 'clusters')}."
+    own = {"personal": "each with a model of its own", "shared": "with one model for all"}
+    clusters = f"in {counted(len(run.clusters), 'cluster', 'clusters')}"
+    return f"{found}, {own.get(run.kind, clusters)}{gained(run)}."
+
+
+def gained(run: RunData) -> str:
+    """How much better or worse than the reference runs beside it, and for how many clients."""
+    told = ""
+    for name in ("fedavg", "local"):
+        gain = run.final - run.baselines.get(name, np.nan)
+        gain = gain[~np.isnan(gain)]
+        if len(gain):
+            better, points = int((gain > 0).sum()), 100 * float(gain.mean())
+            told += f"; {points:+.1f} points over {REFERENCE[name]}, better for {better:,} of "
+            told += f"{len(gain):,} clients"
+    return told
 
 
 def tiles(run: RunData) -> list[Tile]:

@@ -1,4 +1,4 @@
-"""How well clients do: round by round, against what they would have otherwise, and how evenly."""
+"""How well clients do: round by round, against reference methods, and how evenly."""
 
 from __future__ import annotations
 
@@ -16,12 +16,20 @@ LINES = 24  # clusters with a line of their own by round: the largest ones
 BAND = "rgba(138,147,163,0.22)"
 ROWS = 60  # clients with a row of their own; more are drawn as one curve
 SYMBOLS = ("square-open", "circle-open", "diamond-open")
+REFERENCE = {"local": "local only", "fedavg": "FedAvg"}  # reference methods in words
 STEPS = 10  # clusters with a curve of their own over their clients
 
 
 def accuracy(run: RunData) -> Any:
-    """Accuracy by round: mean, the middle 80 % of clients, and the mean of each cluster."""
-    return lines(run, run.accuracy, "accuracy_mean", "%{y:.1%}").update_yaxes(FROM_ZERO)
+    """Accuracy by round: mean, the middle 80 % of clients, and the mean of each cluster.
+
+    Reference methods that were run beside this one have a line, too.
+    """
+    drawn = lines(run, run.accuracy, "accuracy_mean", "%{y:.1%}").update_yaxes(FROM_ZERO)
+    for dash, (name, series) in zip(("dash", "dot"), run.curves.items(), strict=False):
+        words = REFERENCE.get(name, name)
+        add_line(drawn, *series, words, hover="%{y:.1%}", color=QUIET, dash=dash, width=2.4)
+    return drawn
 
 
 def loss(run: RunData) -> Any:
@@ -127,7 +135,10 @@ def gains(run: RunData) -> Any:
     known = references(run)
     final = run.final
     if not known or np.isnan(final).all():
-        raise Absent("nothing has been tested that this run could be compared with")
+        raise Absent(
+            "no run of local or fedavg on the same clients lies beside this one; "
+            f"coterie compare --methods local,fedavg,{plain(run.method)} makes them"
+        )
     order = np.lexsort((final, run.assign[-1]))
     order = order[~np.isnan(final[order])]
     if len(order) > ROWS:
@@ -175,14 +186,14 @@ def gains(run: RunData) -> Any:
 
 
 def ranked(run: RunData, known: Mapping[str, Floats]) -> Any:
-    """The gain of every client over the last reference, from the greatest loss to the most won."""
+    """The gain of every client over the last reference in points, from the greatest loss on."""
     name, values = list(known.items())[-1]
-    gain = run.final - values
+    gain = 100 * (run.final - values)
     order = np.argsort(gain, kind="stable")
     order = order[~np.isnan(gain[order])]
     drawn = style.figure(
         xaxis={"title": "clients, from the greatest loss to the greatest gain"},
-        yaxis={"title": f"gain over {name}", "tickformat": "+.0%"},
+        yaxis={"title": f"gain over {name} in points", "tickformat": "+.0f"},
     )
     drawn.add_scatter(
         x=list(range(1, len(order) + 1)),
@@ -191,7 +202,7 @@ def ranked(run: RunData, known: Mapping[str, Floats]) -> Any:
         marker={"size": 5, "color": hues(run, order)},
         text=[plain(run.clients[i]) for i in order],
         customdata=run.assign[-1][order].tolist(),
-        hovertemplate=f"client %{{text}}{where(run)}: %{{y:+.1%}}<extra></extra>",
+        hovertemplate=f"client %{{text}}{where(run)}: %{{y:+.1f}} points<extra></extra>",
         showlegend=False,
     )
     return drawn.add_hline(0, line_width=1, line_color="rgba(138,147,163,0.8)")
@@ -208,13 +219,11 @@ def hues(run: RunData, clients: Any) -> list[str]:
 
 
 def references(run: RunData) -> dict[str, Floats]:
-    """What each client is compared with: reference runs, before adaptation, or its first test."""
-    if found := {k: v for k, v in run.baselines.items() if k != run.method}:
-        return {{"local": "local only", "fedavg": "FedAvg"}.get(k, k): v for k, v in found.items()}
+    """What each client is compared with: reference runs, or its model before it was adapted."""
+    if run.baselines:
+        return {REFERENCE.get(name, name): values for name, values in run.baselines.items()}
     if run.stage == "after":
         return {"before adaptation": run.accuracy["before"][-1]}
-    if len(run.tested) > 1:
-        return {f"round {run.tested[0]}": run.accuracy[run.stage][0]}
     return {}
 
 

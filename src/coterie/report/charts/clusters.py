@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from coterie.report.charts import style
-from coterie.report.charts.style import Absent, add_line, by_round, colour, figure
+from coterie.report.charts.style import Absent, Flat, add_line, by_round, colour, figure
 from coterie.report.run_data import RunData
 from coterie.runs import metrics
-from coterie.runs.reading import Ints
+from coterie.runs.reading import Floats, Ints
 
 COLUMNS = 12  # of the river: more rounds are thinned to those in which somebody moved
 SHARE = 0.82  # of the height is filled; the rest lies between the nodes
@@ -110,6 +110,15 @@ def links_of(columns: Sequence[Column], place: Mapping[tuple[int, int], int]) ->
 def sizes(run: RunData) -> Any:
     """How many clients each cluster has, round by round."""
     grouped(run)
+    if (since := settled(run)) is not None:
+        held = run.assign[-1][run.assign[-1] >= 0]
+        counts = sorted(np.unique(held, return_counts=True)[1].tolist(), reverse=True)
+        several = ", ".join(map(str, counts[:12])) + ", ..." * (len(counts) > 12)
+        alike = f"of {counts[0]} clients each"
+        clients = (
+            f"{len(counts)} clusters {alike if len({*counts}) == 1 else f'of {several} clients'}"
+        )
+        raise Flat(f"{clients}, as they were found {since} and not changed since")
     drawn = figure(
         barmode="stack",
         bargap=0,
@@ -131,6 +140,10 @@ def agreement(run: RunData) -> Any:
     found = {m: run.series(m, "clusters") for m in AGREEMENT}
     if not any(len(s.rounds) for s in found.values()):
         raise Absent("no groups were planted and the method keeps no distances")
+    last = {name: found[m].values for m, (name, _) in AGREEMENT.items() if len(found[m].values)}
+    if (since := settled(run)) is not None and all(flat(v) for v in last.values()):
+        told = ", ".join(f"{name} {v[-1]:.2f}" for name, v in last.items())
+        raise Flat(f"{told}; the clusters were found {since} and not changed since")
     drawn = figure(
         hovermode="x unified",
         xaxis=by_round(run.rounds),
@@ -161,6 +174,19 @@ def grouped(run: RunData) -> None:
         raise Absent(style.UNGROUPED[run.kind])
     if len(np.unique(run.assign)) < 2:
         raise Absent("all clients are in one cluster in every round")
+
+
+def flat(values: Floats) -> bool:
+    """Whether numbers by round stay as they are from the second one on."""
+    return len(values) < 2 or float(np.ptp(values[1:])) < 1e-9
+
+
+def settled(run: RunData) -> str | None:
+    """When clients were grouped, if they were once and for all: in words; None otherwise."""
+    moved = 1 + np.flatnonzero((run.assign[1:] != run.assign[:-1]).any(1))
+    if len(moved) > 1 or len(run.rounds) < 3 or (len(moved) and moved[0] > 1):
+        return None
+    return f"in round {run.rounds[moved[0]]}" if len(moved) else "before the first round"
 
 
 def moments(run: RunData) -> list[int]:

@@ -7,7 +7,16 @@ from typing import Any
 import numpy as np
 
 from coterie.report.charts.accuracy import add_shares, shares
-from coterie.report.charts.style import FROM_ZERO, QUIET, Absent, colour, faded, figure, plain
+from coterie.report.charts.style import (
+    FROM_ZERO,
+    QUIET,
+    Absent,
+    by_round,
+    colour,
+    faded,
+    figure,
+    plain,
+)
 from coterie.runs.comparison import Comparison
 from coterie.runs.statistics import Friedman
 
@@ -26,7 +35,7 @@ def labels(found: Comparison) -> list[str]:
 
 def curves(found: Comparison) -> Any:
     """Mean accuracy by round: the mean over seeds, and the range of the seeds as a band."""
-    drawn = figure(height=440, hovermode="x unified", xaxis={"title": "round"}, yaxis=FROM_ZERO)
+    drawn = figure(height=440, hovermode="x unified", yaxis=FROM_ZERO)
     for label in labels(found):
         lines = [c.history.series("accuracy_mean", c.stage) for c in found.of(label)]
         rounds = [t for t in lines[0] if all(t in line for line in lines)]
@@ -46,6 +55,7 @@ def curves(found: Comparison) -> Any:
             hovertemplate="%{y:.1%}",
             **shared,
         )
+        drawn.update_xaxes(by_round(rounds))
     return drawn
 
 
@@ -139,15 +149,15 @@ def differences(found: Comparison) -> Any:
         height=150 + 56 * len(others),
         showlegend=False,
         xaxis={
-            "title": f"accuracy of a client minus that with {plain(first)}",
-            "tickformat": "+.0%",
+            "title": f"accuracy of a client minus that with {plain(first)}, in points",
+            "tickformat": "+.0f",
         },
         yaxis={"autorange": "reversed", "title": "method"},
     )
     reference = {c.seed: c.accuracy for c in found.of(first)}
     for label in others:
         gains = [
-            value - reference[cell.seed][client]
+            100 * (value - reference[cell.seed][client])
             for cell in found.of(label)
             for client, value in cell.accuracy.items()
             if client in reference.get(cell.seed, {})
@@ -161,7 +171,7 @@ def differences(found: Comparison) -> Any:
             marker={"color": hue(found, label), "size": 4, "opacity": 0.55},
             line={"color": hue(found, label), "width": 1.6},
             fillcolor=faded(found.methods.index(label), 0.15),
-            hovertemplate="%{x:+.1%}<extra></extra>",
+            hovertemplate="%{x:+.1f} points<extra></extra>",
         )
     return drawn.add_vline(0, line_width=1, line_color=QUIET)
 

@@ -40,6 +40,10 @@ class Absent(Exception):  # noqa: N818  it is not an error: a run need not have 
     """Why a chart cannot be drawn for a run."""
 
 
+class Flat(Absent):
+    """What a chart would show that is the same in every round: a sentence says as much."""
+
+
 def colour(cluster: int) -> str:
     """The colour of a cluster, the same in every chart; as many as one asks for.
 
