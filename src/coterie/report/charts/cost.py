@@ -34,6 +34,8 @@ TASKS = {  # what clients are asked, in words: a run's events have the names of 
     "TrainAndGradients": "training, gradients of each class",
     "PrivateFirst": "training, private layers first",
     "Controlled": "training with control variates",
+    "TrainMixed": "training of both models",
+    "Envelope": "training near the common model",
 }
 
 
