@@ -211,7 +211,7 @@ def api() -> str:
 
 ALIASED = {  # public names that are no classes of their own, so that they have no docstring
     "dataclass": "The decorator of hyper-parameters: what does not fit its type is refused.",
-    "AnswerForm": "A mapping from ``value`` and ``extra.<name>`` to a dtype's name and a shape.",
+    "AnswerForm": "A mapping from ``value`` and ``extra.<name>`` to a ``Form``.",
     "Stepwise": "What ``SteppedTask.stepwise`` is: a generator of steps that returns this.",
 }
 

@@ -25,9 +25,10 @@ class TrainAndGain(ct.SteppedTask):
         """The recipe, from which an engine sees how much work this is."""
         return self.solver
 
-    def answer_form(self, layout: ct.Layout) -> ct.AnswerForm:
-        """A whole model, and one number."""
-        return {"value": layout.form("all"), "extra.gain": ("float32", ())}
+    def answer_form(self, known: ct.Known) -> ct.AnswerForm:
+        """A whole model, and one number, which no honest training makes very large."""
+        gain = ct.Form("float32", (), low=-1e6, high=1e6)
+        return {"value": known.layout.form("all"), "extra.gain": gain}
 
     def stepwise(
         self,

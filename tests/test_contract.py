@@ -15,7 +15,9 @@ import torch
 from coterie.core.errors import FieldError
 from coterie.core.loop import evaluate, run
 from coterie.core.model_kind import declared
-from coterie.core.types import Replies, State, Task
+from coterie.core.types import State
+from coterie.engines.front import Front
+from coterie.engines.question import Question
 from coterie.methods import METHODS, find
 from coterie.runs import checkpoint
 from coterie.runs.measure import grouped
@@ -93,36 +95,22 @@ def test_a_wire_gives_the_same_bits(name: str) -> None:
     )
 
 
-class Declared:
-    """A federation that holds every answer against the form which its task declares."""
+class Declared(Front):
+    """A federation whose every task must declare what its answer may be."""
 
-    def __init__(self, fed: Any) -> None:
-        self.fed = fed
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.fed, name)
-
-    def at(self, *where: Any) -> Declared:
-        return Declared(self.fed.at(*where))
-
-    def ask(self, cohort: torch.Tensor, task: Task, state: State, **send: torch.Tensor) -> Replies:
-        r: Replies = self.fed.ask(cohort, task, state, **send)
-        form = task.answer_form(self.fed.layout)
-        if form is not None and len(r.clients):
-            got = {"value": r.values, **{f"extra.{name}": t for name, t in r.extra.items()}}
-            assert form == {
-                name: (str(t.dtype).removeprefix("torch."), tuple(t.shape[1:]))
-                for name, t in got.items()
-            }
-        return r
+    def question(self, *what: Any) -> Question:
+        question = super().question(*what)
+        assert not len(question.cohort) or question.form(0) is not None, question.task
+        return question
 
 
 @ALL
 def test_an_answer_has_the_form_that_its_task_declares(name: str) -> None:
-    fed: Any = Declared(federation())
+    fed = federation(kind=Declared)
     for state in run(method(name), fed, ROUNDS):
         evaluate(method(name), state, fed)
         fed.at(state.round, "evaluate").ask(state.placed, method(name).score.held, state)
+    assert not any(asked.rejected for asked in fed.ledger)
 
 
 @ALL

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 from coterie.core.version import __version__
 
 if TYPE_CHECKING:  # every public name, once: for type checkers, and below for whoever uses it
+    from coterie.core.answers import AnswerForm as AnswerForm
+    from coterie.core.answers import Form as Form
     from coterie.core.bounds import Count as Count
     from coterie.core.bounds import Decay as Decay
     from coterie.core.bounds import NonNegative as NonNegative
@@ -38,11 +40,11 @@ if TYPE_CHECKING:  # every public name, once: for type checkers, and below for w
     from coterie.core.errors import FieldError as FieldError
     from coterie.core.errors import QuorumError as QuorumError
     from coterie.core.errors import StorageError as StorageError
+    from coterie.core.known import Known as Known
     from coterie.core.layout import Layout as Layout
     from coterie.core.loop import evaluate as evaluate
     from coterie.core.loop import run as run
     from coterie.core.rng import stream as stream
-    from coterie.core.types import AnswerForm as AnswerForm
     from coterie.core.types import Evaluation as Evaluation
     from coterie.core.types import Federation as Federation
     from coterie.core.types import Method as Method

@@ -6,13 +6,24 @@ from collections.abc import Collection, Iterator, Mapping
 
 import pytest
 import torch
+from torch import Tensor
 
+from coterie.core.bounds import dataclass
 from coterie.core.rng import stream
-from coterie.core.types import Reply, State
+from coterie.core.types import Client, Layout, Reply, Sent, State, Task
 from coterie.engines.front import Front
 from coterie.engines.question import Question, Refusal
-from coterie.tasks.signature import Histogram
 from tests.tiny import federation
+
+
+@dataclass(frozen=True)
+class Number(Task):
+    """A question that does not say what its answer may be."""
+
+    def __call__(
+        self, client: Client, models: Tensor, sent: Sent, layout: Layout, rng: torch.Generator
+    ) -> Reply:
+        raise NotImplementedError
 
 
 class Elsewhere:
@@ -54,7 +65,7 @@ def everybody(fed: Front) -> State:
 def test_clients_elsewhere_are_those_that_are_named() -> None:
     fed = far(Elsewhere())
     assert fed.clients.tolist() == [0, 1, 2]
-    replies = fed.at(0).ask(fed.clients, Histogram(classes=4), everybody(fed))
+    replies = fed.at(0).ask(fed.clients, Number(), everybody(fed))
     assert replies.values.flatten().tolist() == [0, 1, 2]
     assert replies.sizes.tolist() == [3, 5, 7]
     assert list(fed.notes) == ["far away"]
@@ -62,7 +73,7 @@ def test_clients_elsewhere_are_those_that_are_named() -> None:
 
 def test_a_refusal_is_told_in_the_ledger_and_brought_nothing() -> None:
     fed = far(Elsewhere({1: Refusal("its shape is odd")}))
-    replies = fed.at(0).ask(fed.clients, Histogram(classes=4), everybody(fed))
+    replies = fed.at(0).ask(fed.clients, Number(), everybody(fed))
     assert replies.clients.tolist() == [0, 2]
     assert fed.ledger[-1].rejected == {1: "its shape is odd"}
     assert fed.ledger[-1].up.tolist() == [4, 0, 4]
@@ -71,7 +82,7 @@ def test_a_refusal_is_told_in_the_ledger_and_brought_nothing() -> None:
 def test_too_few_answers_are_the_backends_to_judge_and_still_in_the_ledger() -> None:
     fed = far(Elsewhere({1: Refusal("no")}, least=3))
     with pytest.raises(TimeoutError, match=r"\[0, 2\] answered, \[1\] were refused"):
-        fed.at(0).ask(fed.clients, Histogram(classes=4), everybody(fed))
+        fed.at(0).ask(fed.clients, Number(), everybody(fed))
     assert fed.ledger[-1].up.sum() == 8
 
 
@@ -102,7 +113,7 @@ def test_a_question_says_when_it_was_asked_and_of_whom() -> None:
     backend = Elsewhere()
     view = far(backend).at(4, "evaluate")
     for _ in range(2):
-        view.ask(view.clients[1:], Histogram(classes=4), everybody(view))
+        view.ask(view.clients[1:], Number(), everybody(view))
     first, second = backend.questions
     assert [(q.round, q.purpose, q.call) for q in (first, second)] == [
         (4, "evaluate", 0),

@@ -37,11 +37,25 @@ def warning(event: Event) -> str:
         return f"warning {event['text']}"
     if event["event"] == "rejected":
         client = f"client {event['client']}"
-        return f"warning round {event['round']}: {client} was left out, {event['why']}"
+        of = f" of {event['task']}" if "task" in event else ""
+        return f"warning round {event['round']}: {client} was left out{of}, {event['why']}"
+    if event["event"] == "capped":
+        counted, declared = (f"{100 * event[key]:.0f} %" for key in ("counted", "declared"))
+        return (
+            f"warning round {event['round']}: client {event['client']} counts for {counted} of "
+            f"cluster {event['cluster']}, not for the {declared} of the samples that it declares "
+            "(engine.max_weight_share)"
+        )
+    if event["event"] == "untested":
+        return f"warning round {event['round']}: no test samples: {some(event['clients'])}"
     if event["event"] == "unplaced":
-        who = ", ".join(event["clients"][:10]) + (", ..." if len(event["clients"]) > 10 else "")
-        return f"warning round {event['round']}: without a model yet: {who}"
+        return f"warning round {event['round']}: without a model yet: {some(event['clients'])}"
     return ""
+
+
+def some(names: list[str]) -> str:
+    """At most ten names."""
+    return ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
 
 
 def lines(name: str, event: Event) -> None:

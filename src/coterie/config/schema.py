@@ -122,6 +122,7 @@ class Engine:
     deadline: Positive = 600.0  # flower: seconds that clients have to answer a question
     quorum: Share = 0.5  # flower: share of a cohort without which a round is abandoned
     max_abandoned: Count = 3  # flower: attempts at a round before the run ends
+    max_weight_share: Share = 0.5  # flower: the most one counts for in a cluster of 3 or more
     connect_timeout: Positive = 300.0  # flower: seconds to wait for clients at the start
 
 

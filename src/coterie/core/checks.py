@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from coterie.core.errors import NotFiniteError
+
 
 def finite(x: Tensor, name: str) -> None:
     """Every number of `x` is finite."""
@@ -13,7 +15,7 @@ def finite(x: Tensor, name: str) -> None:
     # aminmax passes NaN on and needs one pass and no copy, unlike isfinite().all()
     low, high = torch.aminmax(x.detach())
     if not bool(torch.isfinite(low) & torch.isfinite(high)):
-        raise ValueError(f"{name} holds NaN or infinite numbers; leave those clients out first")
+        raise NotFiniteError(f"{name} holds NaN or infinite numbers; leave those clients out first")
 
 
 def shaped(x: Tensor, name: str, *names: str) -> None:

@@ -70,6 +70,21 @@ class DivergedError(CoterieError):
     """Training that left the finite numbers (codes R...)."""
 
 
+class NotFiniteError(DivergedError, ValueError):
+    """Numbers that a server computes with and that are not finite, or were made so by it."""
+
+    def __init__(self, what: str, *, where: str = "") -> None:
+        super().__init__(
+            what,
+            code="R015",
+            where=where,
+            why="numbers that clients sent are so large that computing with them overflows; the "
+            "learning rate is probably too high, or a client sends nonsense",
+            fix="train.lr a tenth of what it is, or leave out the client whose update is largest; "
+            "the last whole round is still saved",
+        )
+
+
 class StorageError(CoterieError):
     """A disk that is full or refuses to be written (codes S...)."""
 

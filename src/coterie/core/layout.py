@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
+from coterie.core.answers import Form
 from coterie.core.errors import ConfigError
 from coterie.core.flat_module import FlatModule, pieces, tensors
 from coterie.core.suggest import similar
@@ -103,14 +104,15 @@ class Layout:
             self._columns[names] = slice(start, stop) if stop - start == len(found) else found
         return self._columns[names]
 
-    def form(self, names: str = "all") -> tuple[str, tuple[int, ...]]:
+    def form(self, names: str = "all") -> Form:
         """The type and the shape of a row of these columns, as a task declares its answer.
 
-        >>> Layout(nn.Linear(3, 2)).form("weight")
-        ('float32', (6,))
+        >>> str(Layout(nn.Linear(3, 2)).form("weight"))
+        '(6,) float32'
         """
-        row = self.initial[self.columns(names)]
-        return str(row.dtype).removeprefix("torch."), tuple(row.shape)
+        columns, kind = self.columns(names), str(self.initial.dtype).removeprefix("torch.")
+        size = columns.stop - columns.start if isinstance(columns, slice) else len(columns)
+        return Form(kind, (size,))
 
     def _chosen(self, names: str) -> Tensor:
         """(P,) bool: the columns of these names."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from coterie.core import checks
 from coterie.core.types import Engine, Method, State
 
 
@@ -17,6 +18,7 @@ def run(method: Method, fed: Engine, rounds: int, state: State | None = None) ->
     yield state
     while state.round < rounds:
         state = replace(method.round(state, fed.at(state.round)), round=state.round + 1)
+        checks.finite(state.models, f"round {state.round}: a model")
         yield state
 
 
@@ -29,6 +31,7 @@ class Scores:
     accuracy: Tensor  # (stages, m) float64
     loss: Tensor  # (stages, m) float64
     absent: int = 0  # clients of whom nothing is known now: no answer, or no model yet
+    untested: tuple[int, ...] = ()  # clients that answered that they have nothing to test
 
 
 def evaluate(method: Method, state: State, fed: Engine) -> Scores:
@@ -38,5 +41,6 @@ def evaluate(method: Method, state: State, fed: Engine) -> Scores:
     values = replies.values if replies else torch.empty(0, len(task.stages), 2)
     tested = ~values[:, 0, 0].isnan()  # a client without test data has no accuracy, not accuracy 0
     accuracy, loss = values[tested].double().permute(2, 1, 0)
-    absent = len(fed.clients) - len(replies.clients)
-    return Scores(replies.clients[tested], task.stages, accuracy, loss, absent)
+    who, absent = replies.clients, len(fed.clients) - len(replies.clients)
+    nothing = tuple(who[~tested].tolist())
+    return Scores(who[tested], task.stages, accuracy, loss, absent, nothing)

@@ -8,17 +8,22 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 import torch
 from torch import Tensor
 
+from coterie.core.answers import LARGEST_LOSS, Form
+from coterie.core.answers import AnswerForm as AnswerForm
 from coterie.core.client import Client as Client
+from coterie.core.known import Known as Known
 from coterie.core.layout import Layout as Layout
+from coterie.core.sendable import Sendable as Sendable
+from coterie.core.sendable import place_of as place_of
+from coterie.core.shares import capped
 
 Receives = Literal["own", "all", "nothing"]
 Sent = Mapping[str, Tensor]  # one client's rows of what was sent beside the model
-AnswerForm = Mapping[str, tuple[str, tuple[int, ...]]]  # "value", "extra.loss": dtype and shape
 
 
 @dataclass(frozen=True)
@@ -125,6 +130,7 @@ class Replies:
     values: Tensor  # (m, ...)
     sizes: Tensor  # (m,)
     extra: Mapping[str, Tensor] = field(default_factory=dict)  # (m, ...) small companions
+    most: float = 1.0  # share of the samples of a group of more than two that one may count for
 
     def __post_init__(self) -> None:
         lengths = {len(t) for t in (self.clients, self.values, self.sizes, *self.extra.values())}
@@ -135,6 +141,10 @@ class Replies:
 
     def __len__(self) -> int:
         return len(self.clients)
+
+    def counted(self, labels: Tensor | None = None) -> Tensor:
+        """(m,) the sizes as they weigh among those of the same label, or among all."""
+        return capped(self.sizes, self.most, labels)
 
     def spread(self, n: int, fill: float = 0.0) -> Tensor:
         """(n, ...) with each reply at its client's index and `fill` where nobody answered."""
@@ -158,34 +168,9 @@ class Recipe(Protocol):
         """Samples in a mini-batch; 0: all data at once."""
 
 
-class Sendable:
-    """Plain values that may be sent: a frozen dataclass, known by the place of its definition.
-
-    Tasks and all that they are made of are such. The place, not the bare name, is the key: two
-    classes of one name in two modules stay two classes.
-    """
-
-    known: ClassVar[dict[str, type[Sendable]]] = {}
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        Sendable.known[place_of(cls)] = cls
-
-
-def place_of(cls: type) -> str:
-    """Where a class is defined, "module:Class".
-
-    >>> place_of(Sendable)
-    'coterie.core.types:Sendable'
-    """
-    return f"{cls.__module__}:{cls.__qualname__}"
-
-
 class Task(Sendable, ABC):
-    """What a client can be asked: a frozen dataclass of plain values, never a closure.
-
-    It can be printed, compared, sent over a wire and run by any engine.
-    """
+    """What a client can be asked: a frozen dataclass of plain values, never a closure, that can be
+    printed, compared, sent over a wire and run by any engine."""
 
     receives: ClassVar[Receives] = "own"
 
@@ -199,10 +184,10 @@ class Task(Sendable, ABC):
         """The recipe that it trains with; None if it only reads."""
         return None
 
-    def answer_form(self, layout: Layout) -> AnswerForm | None:
-        """The type and shape of all that is answered; None where only the answer can tell.
+    def answer_form(self, known: Known) -> AnswerForm | None:
+        """What an answer may be: type, shape and range of each tensor; None: only answers can tell.
 
-        An answer of another form is refused where it arrives from elsewhere.
+        An answer of another form is refused at the door, and its client named.
         """
         return None
 
@@ -219,7 +204,13 @@ class Task(Sendable, ABC):
 
 
 class Evaluation(Task):
-    """How a client is tested: a task that replies (stages, 2), accuracy and loss of each stage."""
+    """How a client is tested: a task that replies (stages, 2), accuracy and loss of each stage;
+    NaN throughout if the client has no test samples."""
+
+    def answer_form(self, known: Known) -> AnswerForm:
+        """Accuracy and loss for each stage."""
+        shape = (len(self.stages), 2)
+        return {"value": Form("float64", shape, 0, (1.0, LARGEST_LOSS), blank=True)}
 
     @property
     @abstractmethod
@@ -321,6 +312,10 @@ class Engine(Federation, Protocol):
 
         `attempt` counts how often the round was begun before; each draws other cohorts.
         """
+
+    def held_back(self, asked: Sequence[Asked], state: State) -> Mapping[int, tuple[float, float]]:
+        """Who of those that answered counts for less of its cluster than the samples it declares
+        would be: the share declared, and the share counted."""
 
     def close(self) -> None:
         """End whatever was started to reach the clients; a further question starts it again."""

@@ -6,7 +6,6 @@ Whoever answers is a `Backend`; nothing else differs between engines.
 from __future__ import annotations
 
 import copy
-import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import Self
@@ -17,7 +16,9 @@ from torch import Tensor
 from coterie.core.client import Client
 from coterie.core.layout import Layout
 from coterie.core.rng import stream
+from coterie.core.shares import held_back
 from coterie.core.types import Asked, Replies, Reply, State, Task
+from coterie.engines.door import judge, odd_ones
 from coterie.engines.question import Backend, Changing, Question, Refusal, Setting
 from coterie.engines.serial import Serial
 
@@ -28,7 +29,8 @@ class Front:
     """A federation over a backend. Views made by `at` share its clients, memories and ledger.
 
     `clients` may be a list or a `Population`; it is empty where the clients' data are elsewhere,
-    and then `names` and `sizes` say who there is.
+    and then `names` and `sizes` say who there is. Whose data are elsewhere only declares its size:
+    `declared` are these, `sizes` what they count for, `most` the largest share in a group.
     """
 
     def __init__(
@@ -43,6 +45,8 @@ class Front:
         public: Tensor | None = None,
         groups: Tensor | None = None,
         backend: Backend | None = None,
+        declared: Tensor | None = None,
+        most: float = 1.0,
     ) -> None:
         self.population, self.layout, self.classes = clients, layout, classes
         self.seed, self.public, self.groups = seed, public, groups
@@ -55,6 +59,7 @@ class Front:
             if sizes is None
             else sizes.double()
         )
+        self.declared, self.most = declared, most
         self.ledger: list[Asked] = []
         self.memory: dict[int, dict[str, Tensor]] = {}
         self.round, self.purpose, self.calls, self.draws = -1, "train", 0, 0
@@ -74,7 +79,7 @@ class Front:
     def setting(self) -> Setting:
         """What all questions have in common."""
         samples = int(self.sizes.sum())
-        return Setting(self.population, self.names, samples, self.layout, self.seed)
+        return Setting(self.population, self.names, samples, self.layout, self.classes, self.seed)
 
     def at(self, round: int, purpose: str = "train", attempt: int = 0) -> Self:
         """The same federation as seen in one round; its random addresses start anew.
@@ -118,7 +123,7 @@ class Front:
         question.check()
         self.calls += 1
         down = torch.full_like(cohort, question.payload_bytes())
-        ids, up = cohort.tolist(), [0] * len(cohort)
+        ids, up, train = cohort.tolist(), [0] * len(cohort), self.purpose == "train"
         got: dict[int, Reply] = {}
         refused: dict[int, Refusal] = {}
         for j, answer in self.backend.answers(question):
@@ -127,13 +132,16 @@ class Front:
                 refused[i] = answer
                 continue
             up[j] = sum(t.nbytes for t in (answer.value, *answer.extra.values()))
-            if self.purpose == "train":
-                if fault := not_finite(named(answer)):
-                    refused[i] = Refusal(fault, finite=False)
-                    continue
-                if answer.keep:
-                    self.memory[i] = {**self.memory.get(i, {}), **answer.keep}
+            if fault := judge(answer, question.form(j), train=train):
+                refused[i] = Refusal(*fault)
+                continue
             got[i] = answer
+        for i, why in odd_ones(got).items():
+            refused[i] = Refusal(why)
+            del got[i]
+        for i, answer in got.items():
+            if train and answer.keep:
+                self.memory[i] = {**self.memory.get(i, {}), **answer.keep}
         self.ledger.append(
             Asked(
                 self.round,
@@ -149,6 +157,17 @@ class Front:
         self.backend.conclude(question, got.keys(), refused)
         return self.gather(got)
 
+    def held_back(self, asked: Sequence[Asked], state: State) -> Mapping[int, tuple[float, float]]:
+        """Who of those that answered counts for less of its cluster than the samples it declares
+        would be: the share declared, and the share counted."""
+        if self.declared is None or self.most >= 1:
+            return {}
+        trained = [a for a in asked if a.purpose == "train"]
+        came = {i for a in trained for i in a.clients[a.up > 0].tolist() if i not in a.rejected}
+        who = torch.tensor(sorted(came), dtype=torch.long)
+        labels = state.assign[who]
+        return held_back(who, labels, self.declared[who], self.sizes[who], self.most)
+
     def question(
         self, cohort: Tensor, task: Task, state: State, send: Mapping[str, Tensor]
     ) -> Question:
@@ -159,7 +178,7 @@ class Front:
             self.purpose,
             self.calls,
             cohort,
-            self.sizes[cohort],
+            (self.sizes if self.declared is None else self.declared)[cohort],
             task,
             state,
             send,
@@ -178,19 +197,5 @@ class Front:
             torch.stack([got[i].value for i in order]),
             self.sizes[clients],
             {name: torch.stack([got[i].extra[name] for i in order]) for name in extra},
+            self.most,
         )
-
-
-def named(reply: Reply) -> dict[str, Tensor]:
-    """All that a reply sends, as it is called to people."""
-    return {"update": reply.value, **reply.extra}
-
-
-def not_finite(values: Mapping[str, Tensor]) -> str:
-    """Why an answer cannot be used, or nothing."""
-    for name, t in values.items():
-        if math.isfinite(t.sum()):  # one pass tells; only a sum that overflows is looked at again
-            continue
-        if bad := int((~torch.isfinite(t)).sum()):
-            return f"{bad} of {t.numel()} values of its {name} are not finite"
-    return ""

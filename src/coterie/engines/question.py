@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from coterie.core.client import Client
-from coterie.core.errors import DivergedError
+from coterie.core.errors import DivergedError, QuorumError
 from coterie.core.layout import Layout
 from coterie.core.rng import stream
-from coterie.core.types import Reply, State, Task
+from coterie.core.types import AnswerForm, Known, Reply, State, Task
 
 Portion = list[int]  # places of a cohort that are answered together
 
@@ -36,6 +36,7 @@ class Setting:
     names: Sequence[str]  # (n,) of all clients
     samples: int  # of all clients together, for whoever has to make room for them
     layout: Layout
+    classes: int
     seed: int
 
 
@@ -77,15 +78,24 @@ class Question:
             if len(rows) not in (1, len(self.cohort)):
                 raise ValueError(f"{name}: {len(rows)} rows sent to {len(self.cohort)} clients")
 
+    def sent(self, place: int) -> dict[str, Tensor]:
+        """What travels to one client beside the models: its rows."""
+        return {name: rows[place if len(rows) > 1 else 0] for name, rows in self.send.items()}
+
     def payload(self, place: int) -> tuple[Tensor, dict[str, Tensor]]:
         """What travels to one client: models, of them the columns asked, and its rows."""
-        task, state = self.task, self.state
-        sent = {name: rows[place if len(rows) > 1 else 0] for name, rows in self.send.items()}
+        task, state, sent = self.task, self.state, self.sent(place)
         if task.receives == "nothing":
             return torch.empty(0), sent
         own = state.assign[self.cohort[place]]
         models = state.models if task.receives == "all" else state.models[own]
         return models[..., self.setting.layout.columns(task.download)], sent
+
+    def form(self, place: int) -> AnswerForm | None:
+        """What the answer of one client may be."""
+        setting, samples = self.setting, int(self.sizes[place])
+        known = Known(setting.layout, self.state.k, setting.classes, samples, self.sent(place))
+        return self.task.answer_form(known)
 
     def payload_bytes(self) -> int:
         """The bytes of what travels to each client: the same for all, for the shapes are."""
@@ -132,15 +142,25 @@ class Backend(ABC):
     def conclude(
         self, question: Question, answered: Collection[int], refused: Mapping[int, Refusal]
     ) -> None:
-        """Raise if those ids whose answers can be used are too few: if nobody sent a finite one."""
+        """Raise if those ids whose answers can be used are too few: if there is none."""
         if answered or not refused:
             return
         first, refusal = next(iter(refused.items()))
+        where = f"client {question.setting.names[first]}: {refusal.why}"
+        if any(refusal.finite for refusal in refused.values()):
+            raise QuorumError(
+                f"none of the {len(refused)} answers in round {question.round + 1} can be used",
+                code="Q003",
+                where=where,
+                why=f"they are not what {type(question.task).__name__} declares its answers to be",
+                fix="events.jsonl has the reason for each client; for a task of your own, look at "
+                "its answer_form",
+            )
         raise DivergedError(
             f"all {len(refused)} clients sent updates that are not finite "
             f"in round {question.round + 1}",
             code="R014",
-            where=f"client {question.setting.names[first]}: {refusal.why}",
+            where=where,
             why=f"the learning rate is probably too high for this model ({question.task})",
             fix="train.lr a tenth of what it is; the last whole round is still saved",
         )

@@ -85,7 +85,7 @@ class AutoCFL:
         if self.clustering == "auto_cosine":
             labels = auto_cut(angles).labels
         else:
-            labels = vote(M, some.sizes, self.weighted, self.chain, self.literal).labels
+            labels = vote(M, some.counted(), self.weighted, self.chain, self.literal).labels
         seen = guard(M if self.guard == "eq6" else angles, labels)
         if self.guard != "none" and self.clustering == "vote":
             labels = seen.labels

@@ -49,10 +49,10 @@ class CFL:
         w = fed.ask(before.placed, Train(self.solver), before)
         state = merge(before, w)
         dw = (w.values - before.of(w.clients))[:, fed.layout.columns("params")]
-        seen = []
+        seen, sizes = [], w.counted(before.assign[w.clients])
         for c in before.assign[w.clients].unique().tolist():
             mine = before.assign[w.clients] == c
-            found = incongruence(dw[mine], w.sizes[mine], self.eps1, self.eps2)
+            found = incongruence(dw[mine], sizes[mine], self.eps1, self.eps2)
             seen.append((found.mean_norm, found.max_norm))
             if found.split and state.round >= self.min_round:
                 state = self.split(state, c, before.models[c], w.clients[mine], dw[mine])

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, one_hot, pad
 
+from coterie.core.answers import Form
 from coterie.core.bounds import Count, Positive, Share, dataclass
 from coterie.core.rng import stream
-from coterie.core.types import AnswerForm, Client, Federation, Layout, Reply, Sent, State
+from coterie.core.types import AnswerForm, Client, Federation, Known, Layout, Reply, Sent, State
 from coterie.methods.fedavg import FedAvg
 from coterie.tasks import Solver, SteppedTask, Stepwise, Training, trained
 from coterie.words.mixing import merge
@@ -28,11 +29,11 @@ class TrainAndGradients(Training, SteppedTask):
 
     classes: Count = 2
 
-    def answer_form(self, layout: Layout) -> AnswerForm:
+    def answer_form(self, known: Known) -> AnswerForm:
         """The trained model, and a gradient of the classifier for each class."""
-        phi = classifier(layout.initial, layout, self.classes)
-        kind, _ = layout.form("none")
-        return {"value": layout.form(), "extra.gradients": (kind, (self.classes, *phi.shape))}
+        model = known.layout.form()
+        phi = classifier(known.layout.initial, known.layout, self.classes)
+        return {"value": model, "extra.gradients": Form(model.dtype, (self.classes, *phi.shape))}
 
     def stepwise(
         self, client: Client, models: Tensor, sent: Sent, layout: Layout, rng: torch.Generator

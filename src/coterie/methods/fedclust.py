@@ -74,7 +74,7 @@ class FedClust:
         D = self.distances(some.values, fed)  # (m, m)
         k = min(self.clusters, len(D))
         labels = agglomerate(D, self.threshold, k, self.linkage, self.attach)
-        centres = mix(within(labels, some.sizes, int(labels.max()) + 1), some.values)
+        centres = mix(within(labels, some.counted(labels), int(labels.max()) + 1), some.values)
         state = state.regroup(some.clients, labels, fed.layout.initial).hold(
             centres=centres,
             **kept(D, some.clients, len(fed.clients)),

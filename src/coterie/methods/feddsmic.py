@@ -64,7 +64,7 @@ class FedDS:
             some, _ = landmarks(replace(w, extra={"said": p}), self.landmarks, fed)
             state = self.seed(state, some.values, some.extra["said"], fed)
         u = closest(kl_logits(p, predictions(state.models, fed)))
-        W = within(u, w.sizes, state.k)
+        W = within(u, w.counted(u), state.k)
         return state.hold(mix(W, w.values, keep=state.models)).reassign(w.clients, u)
 
     def seed(self, state: State, w: Tensor, p: Tensor, fed: Federation) -> State:

@@ -28,5 +28,5 @@ class FedNova(FedAvg):
             return state
         rho = sgd(self.solver.optimiser, "FedNova").momentum
         a = step_norm(w.extra["steps"], rho)  # (m,) |a_i|_1
-        p = average(w.sizes)
-        return advance(state, w, normalised(w.sizes, a), fed.layout, mean=p)
+        sizes = w.counted()
+        return advance(state, w, normalised(sizes, a), fed.layout, mean=average(sizes))

@@ -61,7 +61,7 @@ class FedSEM:
         params = fed.layout.columns("params")
         some, _ = landmarks(w, self.landmarks, fed)
         labels = kmeans(some.values[:, params], k, stream(fed.seed, "seeding", fed.round))
-        return mix(within(labels, some.sizes, k), some.values, keep=state.models)
+        return mix(within(labels, some.counted(labels), k), some.values, keep=state.models)
 
     def lodged(self, state: State, fed: Federation) -> State:
         """Who has no centre starts from w^0 at first, and later from the mean of the centres."""

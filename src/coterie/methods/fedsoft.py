@@ -51,7 +51,7 @@ class FedSoft:
         if not w:
             return state
         u = state.memory["importance"][w.clients]  # (m, S)
-        return state.hold(mix(soft_weights(u, w.sizes), w.values, keep=state.models))
+        return state.hold(mix(soft_weights(u, w.counted()), w.values, keep=state.models))
 
     def weigh(self, state: State, u: Replies) -> State:
         """Remember how much of each client every centre fits best."""

@@ -70,7 +70,7 @@ class FLHC(FedAvg):
         some, others = landmarks(w, self.landmarks, fed)
         D = l2(some.values[:, fed.layout.columns("params")])  # (m, m)
         labels = agglomerate(D, self.threshold, self.clusters, self.linkage)
-        centres = mix(within(labels, some.sizes, int(labels.max()) + 1), some.values)
+        centres = mix(within(labels, some.counted(labels), int(labels.max()) + 1), some.values)
         grouped = state.regroup(some.clients, labels, centres.clone()).hold(
             pretrained=state.models[:1],
             centres=centres,

@@ -53,7 +53,7 @@ class IFCA:
         if not f:
             return sets[0]
         least = f.values.view(-1, self.starts, self.clusters).amin(2)  # (m, starts)
-        return sets[int((average(f.sizes) @ least.double()).argmin())]
+        return sets[int((average(f.counted()) @ least.double()).argmin())]
 
     def warm(self, fed: Federation) -> Tensor:
         """(k, P) the means that k-means finds among the models of a round from the initial one."""
@@ -95,7 +95,7 @@ class IFCA:
             return merged
         body = fed.layout.columns("~head")
         models = merged.models.clone()
-        models[:, body] = mix(average(w.sizes), w.values)[:, body]
+        models[:, body] = mix(average(w.counted()), w.values)[:, body]
         return merged.hold(models)
 
     def place(self, state: State, fed: Federation) -> State:

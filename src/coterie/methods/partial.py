@@ -17,7 +17,17 @@ import torch
 from torch import Tensor
 
 from coterie.core.bounds import Count, Share, dataclass
-from coterie.core.types import AnswerForm, Client, Federation, Layout, Reply, Sent, State, Task
+from coterie.core.types import (
+    AnswerForm,
+    Client,
+    Federation,
+    Known,
+    Layout,
+    Reply,
+    Sent,
+    State,
+    Task,
+)
 from coterie.methods.fedavg import FedAvg
 from coterie.tasks import (
     SGD,
@@ -73,9 +83,9 @@ class PrivateFirst(Training, SteppedTask):
         """Everything the client does not hold itself."""
         return f"~{self.private}"
 
-    def answer_form(self, layout: Layout) -> AnswerForm:
+    def answer_form(self, known: Known) -> AnswerForm:
         """The common layers, or nothing."""
-        return {"value": layout.form("none" if self.fit else f"~{self.private}")}
+        return {"value": known.layout.form("none" if self.fit else f"~{self.private}")}
 
     def stepwise(
         self, client: Client, models: Tensor, sent: Sent, layout: Layout, rng: torch.Generator

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from coterie.core.bounds import Positive, Share, dataclass
-from coterie.core.types import AnswerForm, Client, Federation, Layout, Reply, Sent, State
+from coterie.core.types import AnswerForm, Client, Federation, Known, Layout, Reply, Sent, State
 from coterie.tasks import Score, Solver, SteppedTask, Stepwise, Training, sgd, trained
 from coterie.words.mixing import advance, control, uniform
 
@@ -36,9 +36,9 @@ class Controlled(Training, SteppedTask):
     fewer answers arrived (`answers`) than it gave.
     """
 
-    def answer_form(self, layout: Layout) -> AnswerForm:
+    def answer_form(self, known: Known) -> AnswerForm:
         """The trained model, and the change of the client's variate."""
-        return {"value": layout.form(), "extra.change": layout.form("params")}
+        return {"value": known.layout.form(), "extra.change": known.layout.form("params")}
 
     def stepwise(
         self, client: Client, models: Tensor, sent: Sent, layout: Layout, rng: torch.Generator

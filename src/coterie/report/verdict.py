@@ -94,7 +94,7 @@ def tested(run: RunData) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
 
 def warnings(run: RunData) -> list[str]:
     """Everything that went other than planned; nothing is left out silently."""
-    return [text for find in (unfinished, refused, homeless, untested, told) for text in find(run)]
+    return [text for find in FOUND for text in find(run)]
 
 
 def unfinished(run: RunData) -> Iterator[str]:
@@ -158,6 +158,16 @@ def names(run: RunData, some: Any) -> list[str]:
 def told(run: RunData) -> Iterator[str]:
     """What the run itself warned of, each once."""
     yield from dict.fromkeys(str(e["text"]) for e in run.happened("warning"))
+
+
+def held_back(run: RunData) -> Iterator[str]:
+    """Clients that count for less than the samples they declare."""
+    if who := dict.fromkeys(str(e["client"]) for e in run.happened("capped")):
+        which = "Counted for less than the samples declared (engine.max_weight_share)"
+        yield f"{which}: {listed(list(who))}."
+
+
+FOUND = (unfinished, refused, held_back, homeless, untested, told)
 
 
 def counted(count: int, one: str, many: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,6 +24,7 @@ from coterie.runs.whereabouts import FEDERATION
 if TYPE_CHECKING:
     from coterie.engines.flower.exchange import RemoteClient
 
+OWN_CLASSES = 100  # that one client may bring in any case and nobody else has
 FILE = FEDERATION
 
 
@@ -49,6 +51,17 @@ class Agreement:
         text = json.dumps(vars(self), indent=1) + "\n"
         storage.replace_file(folder / FILE, text.encode())
 
+    def unfit(self, client: RemoteClient) -> str:
+        """Why a client cannot take part, or nothing."""
+        if client.shape != self.shape:
+            return f"its samples have shape {client.shape}, the others' {self.shape}"
+        if own := [c for c in client.classes if c not in set(self.classes)]:
+            return f"{len(own):,} of its classes are not the federation's, such as {own[0]!r:.40}"
+        declared = dict(zip(self.names, self.sizes, strict=True)).get(client.name, 0)
+        if 0 < declared < client.samples:
+            return f"it declares {client.samples:,} samples, and {declared:,} when it came first"
+        return ""
+
     @classmethod
     def load(cls, folder: Path) -> Agreement | None:
         """The agreement of a run, or None if its clients have not met."""
@@ -60,22 +73,42 @@ class Agreement:
 
 def agree(clients: Mapping[str, RemoteClient], expected: Iterable[str]) -> Agreement:
     """One set of classes and one shape for all who came, by name; and for all who are expected,
-    names in an order that everybody would choose."""
-    shapes = {c.shape for c in clients.values()}
-    if len(shapes) > 1:
+    names in an order that everybody would choose. Whom it does not suit is `unfit`."""
+    shape = usual_shape(clients)
+    fit = {n: c for n, c in clients.items() if c.shape == shape}
+    strange = {n for n in fit if too_many_classes(n, fit)}
+    fit = {n: c for n, c in fit.items() if n not in strange}
+    kinds = {c.classes for c in fit.values()}
+    classes = next(iter(kinds))
+    if len(kinds) > 1:
+        classes = tuple(sorted({c for kind in kinds for c in kind}, key=natural))
+    names = tuple(sorted({*expected, *fit}, key=natural))
+    sizes = tuple(fit[n].samples if n in fit else 0 for n in names)
+    return Agreement(secrets.token_hex(16), names, classes, shape, sizes)
+
+
+def usual_shape(clients: Mapping[str, RemoteClient]) -> tuple[int, ...]:
+    """The shape that most clients' samples have; refused where no shape has more than any other."""
+    (shape, most), *others = Counter(c.shape for c in clients.values()).most_common(2)
+    if others and others[0][1] == most:
         raise ConfigError(
             "the clients' samples have different shapes",
             code="C051",
             where="\n".join(f"{n}: {c.shape}" for n, c in sorted(clients.items())[:20]),
             fix="bring them to one shape; data.size resizes images",
         )
-    kinds = {c.classes for c in clients.values()}
-    classes = next(iter(kinds))
-    if len(kinds) > 1:
-        classes = tuple(sorted({c for kind in kinds for c in kind}, key=natural))
-    names = tuple(sorted({*expected, *clients}, key=natural))
-    sizes = tuple(clients[n].samples if n in clients else 0 for n in names)
-    return Agreement(secrets.token_hex(16), names, classes, next(iter(shapes)), sizes)
+    return shape
+
+
+def too_many_classes(name: str, clients: Mapping[str, RemoteClient]) -> bool:
+    """Whether one of more than two clients brings more classes of its own than all others have.
+
+    Every class makes everybody's model larger; so many that nobody else has seen are no data.
+    """
+    if len(clients) <= 2:
+        return False
+    others = {c for n, client in clients.items() if n != name for c in client.classes}
+    return len(set(clients[name].classes) - others) > max(OWN_CLASSES, len(others))
 
 
 def natural(name: str) -> tuple[int, int, str]:

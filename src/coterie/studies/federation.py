@@ -63,8 +63,12 @@ def run_federation(
         exchange = Exchange(
             grid, json.dumps(setup(config)), tell=say, registered=registered, expected=expected
         )
+        if known:
+            exchange.require(known.unfit)
         meet(exchange, config, expected, check)
         agreed = known or hold_out(agree(exchange.clients, expected), config)
+        exchange.require(agreed.unfit)
+        expect_quorum(exchange, config, expected)
         if not known:
             agreed.save(folder)
         elif config.newcomers.share and not agreed.held_out:  # of a version that held out nobody
@@ -153,6 +157,7 @@ def flower(exchange: Exchange, config: Config, agreed: Agreement) -> Front:
         ),
         seed=config.seed,
         public=public_samples(config),
+        most=config.engine.max_weight_share,
     )
 
 
@@ -185,24 +190,34 @@ def meet(
         if there >= count:
             return
         if over > config.engine.connect_timeout:
-            break
+            break  # with those who are there, if they are enough
         if time.monotonic() - told >= NOTICE:
             told = time.monotonic()
             exchange.tell(
                 {"event": "waiting", "clients": there, "of": count, "seconds": round(over)}
             )
         exchange.clock.sleep(exchange.clock.poll)
-    missing = sorted(set(expected) - exchange.clients.keys())
-    if there == 0 or there < config.engine.quorum * count:
-        raise QuorumError(
-            f"{there} of {count} clients came in {over:.0f} s",
-            code="Q002",
-            where=f"missing: {', '.join(missing[:20])}" if missing else "",
-            why=f"engine.quorum = {config.engine.quorum} of them are needed",
-            fix="look at what coterie join says on their side, then start again",
-        )
+    expect_quorum(exchange, config, expected, over)
     text = f"{there} of {count} clients came in {over:.0f} s; the run starts with them"
     exchange.tell({"event": "warning", "text": text})
+
+
+def expect_quorum(
+    exchange: Exchange, config: Config, expected: Sequence[str], seconds: float | None = None
+) -> None:
+    """Refuse to go on with fewer clients than a quorum of those who are waited for."""
+    there, count = len(exchange.clients), len(expected) or config.partition.clients or 1
+    if there and there >= config.engine.quorum * count:
+        return
+    missing = sorted(set(expected) - exchange.clients.keys())
+    came = "can take part" if seconds is None else f"came in {seconds:.0f} s"
+    raise QuorumError(
+        f"{there} of {count} clients {came}",
+        code="Q002",
+        where=f"missing: {', '.join(missing[:20])}" if missing else "",
+        why=f"engine.quorum = {config.engine.quorum} of them are needed",
+        fix="look at what coterie join says on their side, then start again",
+    )
 
 
 def public_samples(config: Config) -> Tensor | None:

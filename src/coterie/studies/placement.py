@@ -19,7 +19,7 @@ from coterie.core.errors import DataError
 from coterie.core.layout import Layout
 from coterie.core.model_kind import ModelKind
 from coterie.core.rng import stream
-from coterie.core.types import AnswerForm, Engine, Method, Replies, Reply, Sent, State
+from coterie.core.types import AnswerForm, Engine, Known, Method, Replies, Reply, Sent, State
 from coterie.data.dataset import Data, Scaler
 from coterie.data.population_given import Given, Several, numbered, quarters, unfit
 from coterie.engines.front import Front
@@ -117,10 +117,13 @@ class Settle(Score):
     The reply is (2, 2) as that of `Score`, the rows alike where nothing adapts; `models` (2, P).
     """
 
-    def answer_form(self, layout: Layout) -> AnswerForm:
+    def answer_form(self, known: Known) -> AnswerForm:
         """The scores, and the two models."""
-        dtype, (size,) = layout.form()
-        return {"value": ("float64", (2, 2)), "extra.models": (dtype, (2, size))}
+        scores, model = super().answer_form(known)["value"], known.layout.form()
+        return {
+            "value": scores._replace(shape=(2, 2)),
+            "extra.models": model._replace(shape=(2, *model.shape)),
+        }
 
     def stepwise(
         self, client: Client, models: Tensor, sent: Sent, layout: Layout, rng: torch.Generator

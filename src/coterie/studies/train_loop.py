@@ -22,6 +22,7 @@ from coterie.runs import measure, metrics
 from coterie.runs.history import History, Row
 from coterie.runs.records import RunFolder
 from coterie.studies.result import Result
+from coterie.studies.telling import tell_held_back, tell_rejected, telling, telling_why
 
 
 @bounded(frozen=True)
@@ -87,11 +88,12 @@ def train_loop(
     began = clock = time.perf_counter()
     previous = saved.assign if saved else None
     waiting = torch.empty(0, dtype=torch.long)
+    silent, held = set[int](), dict[int, int]()
     clustering = measure.LastFit()
     state, states = saved, run(them.method, fed, plan.rounds, saved)
     if saved:
         next(states)  # the state that was saved: it is measured already
-    for state in states:
+    for state in telling_why(states, fed, say):
         asked, fed.ledger[:] = list(fed.ledger), []
         truth = population.at(state.round).group
         rows = measure.traffic(state, asked, names, kind)
@@ -100,15 +102,14 @@ def train_loop(
         trained = time.perf_counter()
         if plan.tests_at(state.round):
             known = history if plan.absent else None
-            rows = tested(them, state, known) + rows
+            rows = tested(them, state, known, say, silent) + rows
         history.rows += rows
         if folder:
             folder.record(state, rows, names, truth, kind)
             if plan.saves_at(state.round):
                 folder.checkpoint(state, fed.memories(), facts or {})
-        for entry in asked:
-            for i, why in entry.rejected.items():
-                say({"event": "rejected", "round": state.round, "client": names[i], "why": why})
+        tell_rejected(asked, names, say)
+        tell_held_back(fed.held_back(asked, state), state, names, say, held)
         if len(state.unplaced) and not torch.equal(state.unplaced, waiting):
             waiting = state.unplaced
             who = [names[i] for i in waiting.tolist()]
@@ -159,12 +160,23 @@ def announce(them: Gathered, plan: Plan, say: Listener, saved: State | None) -> 
             say({"event": "warning", "text": note})
 
 
-def tested(them: Gathered, state: State, before: History | None) -> list[Row]:
-    """The rows of a test of every client; a test is not traffic, so the ledger forgets it."""
-    scores = evaluate(them.method, state, them.fed)
-    them.fed.ledger.clear()
-    whom, kind = (them.fed.names, them.fed.sizes), kind_of(them.method)
-    return measure.tested(state, scores, *whom, kind, before)
+def tested(
+    them: Gathered, state: State, before: History | None, say: Listener, silent: set[int]
+) -> list[Row]:
+    """The rows of a test of every client; a test is not traffic, so the ledger forgets it.
+
+    `silent` are those of whom it was told already that they have nothing to test.
+    """
+    fed, names = them.fed, them.fed.names
+    with telling(fed, say):
+        scores = evaluate(them.method, state, fed)
+    tell_rejected(fed.ledger, names, say)
+    fed.ledger.clear()
+    if new := set(scores.untested) - silent:
+        silent |= new
+        who = [names[i] for i in sorted(new)]
+        say({"event": "untested", "round": state.round, "clients": who})
+    return measure.tested(state, scores, names, fed.sizes, kind_of(them.method), before)
 
 
 def summary_of(

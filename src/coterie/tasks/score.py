@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from coterie.core.bounds import dataclass
-from coterie.core.types import AnswerForm, Client, Evaluation, Layout, Reply, Sent
+from coterie.core.types import AnswerForm, Client, Evaluation, Known, Layout, Reply, Sent
 from coterie.tasks.solver import Solver, trained
 from coterie.tasks.steps import SteppedTask, Stepwise, logits
 from coterie.tasks.train import own_row
@@ -54,10 +54,6 @@ class Score(SteppedTask, Evaluation):
         """The question for the model of the last stage."""
         return Held(self)
 
-    def answer_form(self, layout: Layout) -> AnswerForm:
-        """Accuracy and loss for each stage."""
-        return {"value": ("float64", (len(self.stages), 2))}
-
     def stepwise(
         self, client: Client, models: Tensor, sent: Sent, layout: Layout, rng: torch.Generator
     ) -> Stepwise[Reply]:
@@ -95,9 +91,9 @@ class Held(SteppedTask):
         """What the test needs."""
         return self.score.download
 
-    def answer_form(self, layout: Layout) -> AnswerForm:
+    def answer_form(self, known: Known) -> AnswerForm:
         """One model."""
-        return {"value": layout.form()}
+        return {"value": known.layout.form()}
 
     def stepwise(
         self, client: Client, models: Tensor, sent: Sent, layout: Layout, rng: torch.Generator

@@ -8,11 +8,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from coterie.core.answers import LARGEST_LOSS, Form
 from coterie.core.bounds import Count, Part, dataclass
-from coterie.core.types import AnswerForm, Client, Layout, Receives, Reply, Sent, Task
+from coterie.core.types import AnswerForm, Client, Known, Layout, Receives, Reply, Sent, Task
 from coterie.tasks.steps import SteppedTask, Stepwise, logits
 from coterie.words.affinity import importance
 from coterie.words.distance import basis, trajectory
+
+ROUNDING = 1e-3  # by how much a number may leave its bounds that was rounded on its way
 
 
 @dataclass(frozen=True)
@@ -22,9 +25,10 @@ class Histogram(Task):
     receives: ClassVar[Receives] = "nothing"
     classes: Count = 2
 
-    def answer_form(self, layout: Layout) -> AnswerForm:
-        """A count for each class."""
-        return {"value": ("float32", (self.classes,))}
+    def answer_form(self, known: Known) -> AnswerForm:
+        """A count for each class, all samples together."""
+        n = known.samples
+        return {"value": Form("float32", (self.classes,), 0, n, whole=True, total=(n, n))}
 
     def __call__(
         self, client: Client, models: Tensor, sent: Sent, layout: Layout, rng: torch.Generator
@@ -41,6 +45,10 @@ class Trajectory(Task):
     """
 
     normalise: bool = True  # divide by the number of samples
+
+    def answer_form(self, known: Known) -> AnswerForm:
+        """Two forces for each class."""
+        return {"value": Form(known.kind, (2, known.classes))}
 
     def __call__(
         self, client: Client, models: Tensor, sent: Sent, layout: Layout, rng: torch.Generator
@@ -63,6 +71,10 @@ class Basis(Task):
     receives: ClassVar[Receives] = "nothing"
     p: Count = 3  # how many vectors
 
+    def answer_form(self, known: Known) -> AnswerForm:
+        """Vectors of length one, as long as a sample."""
+        return {"value": Form(known.kind, (None, self.p), -1 - ROUNDING, 1 + ROUNDING)}
+
     def __call__(
         self, client: Client, models: Tensor, sent: Sent, layout: Layout, rng: torch.Generator
     ) -> Reply:
@@ -79,6 +91,10 @@ class Sparsity(Task):
     """
 
     layer: str = "head"  # head: what enters the head; else the layer whose outputs are looked at
+
+    def answer_form(self, known: Known) -> AnswerForm:
+        """A share for each channel."""
+        return {"value": Form(known.kind, (None,), 0, 1 + ROUNDING)}
 
     def __call__(
         self, client: Client, models: Tensor, sent: Sent, layout: Layout, rng: torch.Generator
@@ -107,6 +123,10 @@ class Losses(SteppedTask):
         """Every model, or every head."""
         return "head" if self.heads else "all"
 
+    def answer_form(self, known: Known) -> AnswerForm:
+        """A loss for each model."""
+        return {"value": Form(known.kind, (known.k,), 0, 2 * LARGEST_LOSS)}
+
     def stepwise(
         self, client: Client, models: Tensor, sent: Sent, layout: Layout, rng: torch.Generator
     ) -> Stepwise[Reply]:
@@ -121,6 +141,12 @@ class Importance(SteppedTask):
 
     receives: ClassVar[Receives] = "all"
     floor: Part = 1e-4  # what every model gets at least
+
+    def answer_form(self, known: Known) -> AnswerForm:
+        """A share for each model; together everything, and at most the floors more."""
+        total = (1 - ROUNDING, 1 + known.k * self.floor + ROUNDING)
+        low = self.floor * (1 - ROUNDING)
+        return {"value": Form(known.kind, (known.k,), low, 1 + ROUNDING, total=total)}
 
     def stepwise(
         self, client: Client, models: Tensor, sent: Sent, layout: Layout, rng: torch.Generator
@@ -149,4 +175,4 @@ def sample_losses(models: Tensor, client: Client) -> Stepwise[Tensor]:
     for row in models:
         said = yield from logits(row, client.x)
         each.append(cross_entropy(said, client.y, reduction="none"))
-    return torch.stack(each, 1).nan_to_num(nan=1e20, posinf=1e20)
+    return torch.stack(each, 1).nan_to_num(nan=LARGEST_LOSS).clamp(max=LARGEST_LOSS)

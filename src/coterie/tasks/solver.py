@@ -93,6 +93,17 @@ class Solver(Sendable):
             least=2 if layout.has_batch_norm else 1,
         )
 
+    def most_steps(self, samples: int, epochs: int | None = None) -> int:
+        """More steps than this no client with so many samples takes.
+
+        >>> Solver(epochs=2, batch=32).most_steps(100), Solver(steps=5).most_steps(100)
+        (8, 5)
+        """
+        if self.steps and epochs is None:
+            return self.steps
+        whole = self.epochs if epochs is None else epochs
+        return whole * ceil(max(samples, 1) / (self.batch or max(samples, 1)))
+
     def plan(self, client: Client, layout: Layout, rng: torch.Generator) -> Iterator[Tensor]:
         """The samples of each mini-batch of one training, in the order in which they are seen."""
         return chain.from_iterable(map(batches, self.passes(client, layout, rng)))

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from coterie.core.answers import LARGEST_LOSS, Form
 from coterie.core.bounds import dataclass
-from coterie.core.types import AnswerForm, Client, Layout, Reply, Sent, Task
+from coterie.core.types import AnswerForm, Client, Known, Layout, Reply, Sent, Task
 from coterie.tasks.solver import Solver, trained
 from coterie.tasks.steps import SteppedTask, Stepwise, logits
 
@@ -25,9 +26,9 @@ class Training(Task):
         """The recipe."""
         return self.solver
 
-    def answer_form(self, layout: Layout) -> AnswerForm:
+    def answer_form(self, known: Known) -> AnswerForm:
         """The trained model."""
-        return {"value": layout.form()}
+        return {"value": known.layout.form()}
 
 
 @dataclass(frozen=True)
@@ -55,11 +56,16 @@ class Train(Training, SteppedTask):
         """The columns that are sent back: never a private one."""
         return self.upload if self.private == "none" else f"~{self.private}"
 
-    def answer_form(self, layout: Layout) -> AnswerForm:
+    def answer_form(self, known: Known) -> AnswerForm:
         """The columns shared, and a number for each report."""
-        kinds = {"loss": layout.form("none")[0], "steps": "float32"}
-        reports: AnswerForm = {f"extra.{name}": (kinds[name], ()) for name in self.report}
-        return {"value": layout.form(self.shared), **reports}
+        shared = known.layout.form(self.shared)
+        epochs = int(known.sent["epochs"]) if "epochs" in known.sent else None
+        most = self.solver.most_steps(known.samples, epochs)
+        reports = {
+            "loss": Form(shared.dtype, (), 0, LARGEST_LOSS),
+            "steps": Form("float32", (), 0, most, whole=True),
+        }
+        return {"value": shared} | {f"extra.{name}": reports[name] for name in self.report}
 
     def stepwise(
         self, client: Client, models: Tensor, sent: Sent, layout: Layout, rng: torch.Generator

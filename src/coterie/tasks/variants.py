@@ -8,8 +8,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from coterie.core.answers import Form
 from coterie.core.bounds import dataclass
-from coterie.core.types import AnswerForm, Client, Layout, Receives, Reply, Sent
+from coterie.core.types import AnswerForm, Client, Known, Layout, Receives, Reply, Sent
 from coterie.tasks.signature import Losses, sample_losses, whole
 from coterie.tasks.solver import trained
 from coterie.tasks.steps import SteppedTask, Stepwise
@@ -23,9 +24,9 @@ class Choose(Losses, Training):
     With `heads`, the models differ in their heads alone, and the rest is sent once, as `body`.
     """
 
-    def answer_form(self, layout: Layout) -> AnswerForm:
+    def answer_form(self, known: Known) -> AnswerForm:
         """The trained model, and which it was."""
-        return {"value": layout.form(), "extra.choice": ("int64", ())}
+        return {"value": known.layout.form(), "extra.choice": Form("int64", (), 0, known.k - 1)}
 
     def stepwise(
         self, client: Client, models: Tensor, sent: Sent, layout: Layout, rng: torch.Generator

@@ -161,7 +161,8 @@ def merge(state: State, w: Replies, columns: Tensor | slice | None = None) -> St
     """
     if not w:
         return state
-    W = within(state.assign[w.clients], w.sizes, state.k)  # (k, m)
+    labels = state.assign[w.clients]
+    W = within(labels, w.counted(labels), state.k)  # (k, m)
     return state.hold(mix(W, w.values, keep=state.models, columns=columns))
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coterie.core.answers import Form, form_of
 from coterie.engines.flower import validate
 from coterie.engines.flower.validate import Address, RefusedError
 
@@ -46,8 +46,8 @@ def records(draw: st.DrawFn) -> Record:
 
 @given(records())
 def test_an_honest_array_comes_through_to_the_bit(record: Record) -> None:
-    t = validate.tensor("x", record, (record.dtype, record.shape), LIMIT)
-    assert validate.form_of(t) == (record.dtype, record.shape)
+    t = validate.tensor("x", record, Form(record.dtype, record.shape), LIMIT)
+    assert form_of(t) == Form(record.dtype, record.shape)
     assert stored(t.numpy()) == record.data
 
 
@@ -58,7 +58,7 @@ def test_any_other_form_than_the_expected_is_refused(
     if (kind, shape) == (record.dtype, record.shape):
         return
     with pytest.raises(RefusedError, match="x expected"):
-        validate.tensor("x", record, (kind, shape), LIMIT)
+        validate.tensor("x", record, Form(kind, shape), LIMIT)
 
 
 @given(records(), KINDS, SHAPES)
@@ -95,7 +95,7 @@ def test_a_changed_byte_of_the_header_is_refused_or_harmless(
         t = validate.tensor("x", record, None, LIMIT)
     except RefusedError:
         return
-    assert validate.form_of(t) == (record.dtype, record.shape)
+    assert form_of(t) == Form(record.dtype, record.shape)
 
 
 @given(st.binary(max_size=300), KINDS, SHAPES)
@@ -165,7 +165,7 @@ def test_an_answer_to_another_question_is_refused(name: str) -> None:
 
 def test_names_are_those_expected() -> None:
     record = Record("float32", (1,), "numpy.ndarray", stored(np.zeros(1, dtype=np.float32)))
-    forms = {"value": ("float32", (1,))}
+    forms = {"value": Form("float32", (1,))}
     validate.tensors({"value": record}, forms, LIMIT)
     for arrays in ({}, {"value": record, "more": record}, {"other": record}):
         with pytest.raises(RefusedError, match="missing"):
@@ -174,15 +174,9 @@ def test_names_are_those_expected() -> None:
         validate.tensors({str(i): record for i in range(99)}, None, LIMIT)
 
 
-@given(st.lists(SHAPES, min_size=1, max_size=6))
-def test_those_who_are_left_are_alike_and_the_most(shapes: list[tuple[int, ...]]) -> None:
-    odd = validate.odd_ones({i: {"value": torch.empty(s)} for i, s in enumerate(shapes)})
-    left = [s for i, s in enumerate(shapes) if i not in odd]
-    assert len(set(left)) == 1
-    assert len(left) == max(shapes.count(s) for s in shapes)
-
-
-def test_not_finite_numbers_are_counted() -> None:
-    validate.finite({"update": torch.zeros(3), "steps": torch.zeros(2, dtype=torch.long)})
-    with pytest.raises(RefusedError, match="2 of 3 values of its update are not finite"):
-        validate.finite({"update": torch.tensor([1.0, torch.nan, torch.inf])})
+def test_words_of_a_client_reach_no_terminal_as_a_command() -> None:
+    said = str(RefusedError("it could not: \x1b[2J\x1b]0;title\x07 gone\r\nnext\u202e \u200b end"))
+    assert said.isprintable()
+    assert said.startswith("it could not: \\x1b[2J")
+    assert said.endswith("end")
+    assert len(str(RefusedError("\x1b" * 10**6))) <= 500

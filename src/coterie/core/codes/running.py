@@ -114,12 +114,26 @@ RUNNING: dict[str, Code] = {
         "Too few clients joined within engine.connect_timeout seconds.",
         "Look at what `coterie join` says on the clients' side, then start or resume again.",
     ),
+    "Q003": Code(
+        "answers of which none can be used",
+        "Every task declares what its answer may be: type, shape and range. None that came was "
+        "like that, and each is in events.jsonl with its client and the reason.",
+        "Look at the reasons; for a task of your own, at its answer_form.",
+    ),
     "R014": Code(
         "updates that are not finite",
-        "Numbers grew beyond all bounds during local training (NaN or infinity). A client whose "
-        "update is not finite is left out of its round; when all are, the run stops.",
+        "Numbers grew beyond all bounds during local training (NaN, infinity, or too large to "
+        "compute with). A client whose update, loss or private model is so is left out of its "
+        "round; when all are, the run stops.",
         "Lower train.lr; look for a client with very few samples or unscaled features "
         "(data.scaling).",
+    ),
+    "R015": Code(
+        "numbers of the server that are not finite",
+        "Every update was finite by itself, and what was computed from them was not: a model, a "
+        "distance or a weight. The round is not kept.",
+        "Lower train.lr; look at the norms of updates in the report for a client that sends much "
+        "larger numbers than the others, and leave it out.",
     ),
     "S001": Code(
         "a file that cannot be written",

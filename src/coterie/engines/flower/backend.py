@@ -17,13 +17,15 @@ from torch import Tensor
 
 from coterie.core.errors import DivergedError, QuorumError
 from coterie.core.layout import Layout
+from coterie.core.shares import capped
 from coterie.core.types import Engine, Evaluation, Federation, Method, Reply, State
+from coterie.engines.door import judge
 from coterie.engines.flower import messages, validate
 from coterie.engines.flower.exchange import Exchange
 from coterie.engines.flower.inbox import HEADS
 from coterie.engines.flower.messages import Asking
 from coterie.engines.flower.validate import Address, NotFiniteError, RefusedError
-from coterie.engines.front import Front, named
+from coterie.engines.front import Front
 from coterie.engines.question import Backend, Question, Refusal
 from coterie.tasks import wire
 
@@ -93,9 +95,12 @@ class Flower(Backend):
         experiment: str,
         setup: Mapping[str, Any],
         deadlines: Deadlines,
+        most: float = 1.0,
     ) -> None:
         self.exchange, self.experiment, self.setup = exchange, experiment, json.dumps(setup)
-        self.sizes = sizes  # the federation's own: who comes later says how many samples it has
+        self.declared, self.most = sizes, most
+        self.sizes = sizes.clone()  # the federation's own: as they count
+        self.count()
         self.deadlines = deadlines
         self.void: dict[str, set[int]] = {}  # name -> abandoned rounds it took part in
 
@@ -103,8 +108,8 @@ class Flower(Backend):
         """Refusals as they came, then the answers that can be used, in the order of the cohort."""
         places = {question.name(j): j for j in range(len(question.cohort))}
         layout = question.setting.layout
-        forms = question.task.answer_form(layout)
-        limit = validate.size_of(forms) if forms is not None else max(ANY, 32 * layout.size)
+        form, train = question.form(0) if places else None, question.purpose == "train"
+        limit = validate.size_of(form or {}) or max(ANY, 32 * layout.size)
         usable: dict[int, Reply] = {}
         refused: dict[int, Refusal] = {}
 
@@ -113,12 +118,17 @@ class Flower(Backend):
             try:
                 if message.has_error():
                     raise RefusedError(message.error.reason)
-                address = self.address(question, j)
-                usable[j] = messages.answered(message.content, address, forms, samples, limit)
-            except RefusedError as fault:
-                refused[j] = Refusal(str(fault), finite=not isinstance(fault, NotFiniteError))
+                address, form = self.address(question, j), question.form(j)
+                reply = messages.answered(message.content, address, form, samples, limit)
+            except RefusedError as error:
+                refused[j] = Refusal(str(error), finite=not isinstance(error, NotFiniteError))
                 return False
-            self.sizes[question.cohort[j]] = float(samples)
+            # The front would refuse it, too; but whoever waits for a quorum counts what is usable.
+            if fault := judge(reply, form, train=train):
+                refused[j] = Refusal(*fault)
+                return False
+            usable[j] = reply
+            self.count(int(question.cohort[j]), samples)
             return True
 
         self.exchange.exchange(
@@ -128,10 +138,14 @@ class Flower(Backend):
             needed=self.deadlines.needed(len(places)),
             largest=limit + HEADS,
         )
-        odd = validate.odd_ones({j: named(reply) for j, reply in sorted(usable.items())})
-        refused |= {j: Refusal(why) for j, why in odd.items()}
         yield from refused.items()
-        yield from ((j, reply) for j, reply in sorted(usable.items()) if j not in odd)
+        yield from sorted(usable.items())
+
+    def count(self, client: int | None = None, samples: int = 0) -> None:
+        """Who comes later says then how many samples it has; nobody counts for more than `most`."""
+        if client is not None:
+            self.declared[client] = float(samples)
+        self.sizes.copy_(capped(self.declared, self.most))
 
     def conclude(
         self, question: Question, answered: Collection[int], refused: Mapping[int, Refusal]
@@ -196,10 +210,12 @@ def federation(
     deadlines: Deadlines | None = None,
     seed: int = 0,
     public: Tensor | None = None,
+    most: float = 1.0,
 ) -> Front:
     """The federation of the clients at the far end of an exchange.
 
-    `names` are all who may take part; those who are not there are simply absent.
+    `names` are all who may take part; those who are not there are simply absent. Nobody counts for
+    more than a share of `most` of the samples, of all or of a cluster of more than two.
     """
     there = exchange.clients
     known = [float(client.samples) for client in there.values()]
@@ -208,21 +224,25 @@ def federation(
         [float(there[name].samples) if name in there else usual for name in names],
         dtype=torch.float64,
     )
+    backend = Flower(
+        exchange,
+        sizes,
+        experiment=experiment,
+        setup=setup,
+        deadlines=deadlines or Deadlines(),
+        most=most,
+    )
     return Front(
         (),
         layout,
         classes=classes,
         seed=seed,
-        sizes=sizes,
+        sizes=backend.sizes,
         names=names,
         public=public,
-        backend=Flower(
-            exchange,
-            sizes,
-            experiment=experiment,
-            setup=setup,
-            deadlines=deadlines or Deadlines(),
-        ),
+        backend=backend,
+        declared=backend.declared,
+        most=most,
     )
 
 

@@ -19,10 +19,11 @@ from torch import Tensor
 
 from coterie.core import storage
 from coterie.core.client import Client
+from coterie.core.known import Known
 from coterie.core.layout import Layout
 from coterie.core.rng import stream
+from coterie.engines.door import judge
 from coterie.engines.flower import messages
-from coterie.engines.front import named, not_finite
 from coterie.tasks.wire import decode
 
 Setup = Mapping[str, Any]
@@ -69,7 +70,12 @@ def handle_task(content: RecordDict, host: Host, state: Path) -> RecordDict:
         task, layout = decode(q.task), host.layout(setup)
         torch.set_num_threads(int(setup.get("threads", 1)))
         reply = task(client, q.models, q.sent, layout, rng)
-        if train and reply.keep and not not_finite(named(reply)):
+        k = len(q.models) if task.receives == "all" else 1
+        known = Known(layout, k, len(setup.get("classes", ())), len(client), q.sent)
+        fault = judge(reply, task.answer_form(known), train=train)
+        if train and fault and not fault.finite:
+            return messages.failing(at, fault.why, diverged=True)
+        if train and reply.keep and not fault:
             kept = {**held, **reply.keep}
             memory.keep(at.round, at.call, kept, floor=q.floor, void=q.void)
         return messages.answering(at, reply, len(client))

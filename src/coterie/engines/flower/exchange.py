@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from flwr.app import ConfigRecord, Message, RecordDict
@@ -72,6 +72,7 @@ class Exchange:
         self.registered = registered  # node -> the name its key is listed under; None: no keys
         self.expected = frozenset(expected)  # the only names that are let in; empty: any
         self.clock = clock or Clock()
+        self.unfit: Callable[[RemoteClient], str] = lambda client: ""  # why one cannot take part
         self.clients: dict[str, RemoteClient] = {}
         self.greeted: dict[str, int] = {}  # message id -> node
         self.turned_away: dict[int, float] = {}  # nodes that were not let in, and when
@@ -124,21 +125,35 @@ class Exchange:
             before = self.clients.get(client.name)
             if before and before.node != node and before.node in self.online:
                 raise RefusedError(f"a client {client.name} is there already")
-            if before and (before.samples, before.shape) != (client.samples, client.shape):
+            if before and replace(before, node=node) != client:
                 raise UnwantedError(f"the data of client {client.name} are not those it came with")
+            if why := self.unfit(client):
+                raise UnwantedError(f"client {client.name} cannot take part: {why}")
         except RefusedError as fault:
             self.turn_away(node, str(fault))
             if isinstance(fault, UnwantedError):  # it would wait for ever
-                away = RecordDict({"away": ConfigRecord({"why": str(fault)})})
-                self.grid.push_messages(
-                    [Message(away, dst_node_id=node, message_type=messages.AWAY)]
-                )
+                self.send_away(node, str(fault))
             return
         self.clients[client.name] = client
         self.tell(
             {"event": "joined", "client": client.name, "samples": client.samples}
             | ({"again": True} if before else {})
         )
+
+    def send_away(self, node: int, why: str) -> None:
+        """Tell a client that it is not wanted."""
+        away = RecordDict({"away": ConfigRecord({"why": why})})
+        self.grid.push_messages([Message(away, dst_node_id=node, message_type=messages.AWAY)])
+
+    def require(self, unfit: Callable[[RemoteClient], str]) -> None:
+        """From now on let in only who is fit; who is there and is not has to go."""
+        self.unfit = unfit
+        for name, client in list(self.clients.items()):
+            if why := unfit(client):
+                del self.clients[name]
+                why = f"client {name} cannot take part: {why}"
+                self.turn_away(client.node, why)
+                self.send_away(client.node, why)
 
     def collect(self, ids: Iterable[str] = ()) -> list[Message]:
         """Answers to these messages; introductions and late answers are dealt with here."""
@@ -224,19 +239,19 @@ class Exchange:
         pending = waiting[name]
         pending.ids.discard(key)
         pending.there = bool(pending.ids)
-        why = f"{message.error.reason} (code {message.error.code})"
+        why = validate.printable(f"{message.error.reason} (code {message.error.code})")
         self.tell({"event": "unreached", "client": name, "why": why})
 
 
 def introduced(message: Message, node: int) -> RemoteClient:
     """The client that a message introduces, if it is one."""
     if message.has_error():
-        raise RefusedError(f"it did not say who it is: {message.error.reason}"[:300])
+        raise RefusedError(f"it did not say who it is: {message.error.reason}")
     head = message.content.config_records.get("hello")
     if head is None:
         raise RefusedError("it did not say who it is")
     if head.get("error"):
-        raise RefusedError(f"it could not: {str(head['error'])[:300]}")
+        raise RefusedError("it could not: " + str(head["error"]))
     classes, shape = head.get("classes"), head.get("shape")
     if not isinstance(classes, list) or not 0 < len(classes) <= 100_000:
         raise RefusedError("it names no classes")
@@ -245,5 +260,5 @@ def introduced(message: Message, node: int) -> RemoteClient:
         node,
         validate.samples(head.get("samples")),
         tuple(validate.text(c, "the name of a class") for c in classes),
-        validate.form("a sample", "float32", shape)[1],
+        validate.lengths("a sample", shape),
     )

@@ -10,9 +10,9 @@ from typing import Any
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from torch import Tensor
 
-from coterie.core.types import Reply
+from coterie.core.types import AnswerForm, Reply
 from coterie.engines.flower import validate
-from coterie.engines.flower.validate import Address, Forms, RefusedError
+from coterie.engines.flower.validate import Address, NotFiniteError, RefusedError
 
 HELLO = "query.hello"
 AWAY = "query.away"  # to a client that is not let in, with why
@@ -83,13 +83,14 @@ def answering(address: Address, reply: Reply, samples: int) -> RecordDict:
     )
 
 
-def failing(address: Address, error: str) -> RecordDict:
-    """An answer that says why there is none."""
-    return RecordDict({"answer": ConfigRecord({**asdict(address), "samples": 0, "error": error})})
+def failing(address: Address, error: str, *, diverged: bool = False) -> RecordDict:
+    """An answer that says why there is none; whether that is because its training diverged."""
+    why: dict[str, Any] = {"samples": 0, "error": error, "diverged": diverged}
+    return RecordDict({"answer": ConfigRecord({**asdict(address), **why})})
 
 
 def answered(
-    content: RecordDict, expected: Address, forms: Forms | None, samples: int, limit: int
+    content: RecordDict, expected: Address, forms: AnswerForm | None, samples: int, limit: int
 ) -> Reply:
     """The answer in the records, refused unless everything about it is as it must be."""
     head = content.config_records.get("answer")
@@ -97,13 +98,13 @@ def answered(
         raise RefusedError("it holds no answer")
     validate.address(dict(head), expected)
     if error := head.get("error"):
-        raise RefusedError(f"it could not: {str(error)[:500]}")
+        if head.get("diverged") is True:
+            raise NotFiniteError(str(error))
+        raise RefusedError("it could not: " + str(error))
     validate.samples(head.get("samples"), samples)
     values = unpacked(content, "values", forms, limit)
     if "value" not in values:
         raise RefusedError("it holds no value")
-    if expected.purpose == "train":
-        validate.finite({"update" if n == "value" else n: t for n, t in values.items()})
     value = values.pop("value")
     return Reply(value, {n.removeprefix("extra."): t for n, t in values.items()})
 
@@ -115,7 +116,9 @@ def packed(values: Mapping[str, Tensor]) -> ArrayRecord:
     )
 
 
-def unpacked(content: RecordDict, name: str, forms: Forms | None, limit: int) -> dict[str, Tensor]:
+def unpacked(
+    content: RecordDict, name: str, forms: AnswerForm | None, limit: int
+) -> dict[str, Tensor]:
     """A record of arrays as tensors."""
     record = content.array_records.get(name)
     if record is None:

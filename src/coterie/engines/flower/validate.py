@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import math
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -13,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from coterie.engines.front import not_finite
+from coterie.core.answers import AnswerForm, Form
 
 KINDS = {"float32": 4, "float64": 8, "int64": 8, "bool": 1}  # what a tensor of ours can be
 AXES = 8
@@ -24,12 +23,13 @@ HEADERS = {  # of numpy's format, by version
     (2, 0): np.lib.format.read_array_header_2_0,
 }
 
-Form = tuple[str, tuple[int, ...]]  # dtype and shape
-Forms = Mapping[str, Form]
-
 
 class RefusedError(ValueError):
-    """Why an answer cannot be used, in words for the events."""
+    """Why an answer cannot be used, in words for the events and the terminal: a client's own words
+    among them are shown, never obeyed."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(printable(why))
 
 
 class NotFiniteError(RefusedError):
@@ -56,7 +56,9 @@ class Address:
     client: str
 
 
-def tensors(arrays: Mapping[str, Packed], expected: Forms | None, limit: int) -> dict[str, Tensor]:
+def tensors(
+    arrays: Mapping[str, Packed], expected: AnswerForm | None, limit: int
+) -> dict[str, Tensor]:
     """The arrays of an answer, each checked from its header before memory is taken for it."""
     if len(arrays) > NAMES:
         raise RefusedError(f"{len(arrays)} arrays, at most {NAMES} are taken")
@@ -72,23 +74,33 @@ def tensors(arrays: Mapping[str, Packed], expected: Forms | None, limit: int) ->
     return found
 
 
-def size_of(forms: Forms) -> int:
-    """How many bytes arrays of these forms have.
+def size_of(forms: AnswerForm) -> int:
+    """How many bytes arrays of these forms have; 0 where a length is not known beforehand.
 
-    >>> size_of({"value": ("float32", (8, 3)), "extra.n": ("int64", ())})
+    >>> size_of({"value": Form("float32", (8, 3)), "extra.n": Form("int64", ())})
     104
+    >>> size_of({"value": Form("float32", (None, 3))})
+    0
     """
-    return sum(KINDS[dtype] * math.prod(shape) for dtype, shape in forms.values())
+    sizes = [
+        (KINDS[form.dtype], [n for n in form.shape if n is not None]) for form in forms.values()
+    ]
+    if any(
+        len(known) < len(form.shape) for (_, known), form in zip(sizes, forms.values(), strict=True)
+    ):
+        return 0
+    return sum(size * math.prod(known) for size, known in sizes)
 
 
 def tensor(name: str, packed: Packed, expected: Form | None, limit: int) -> Tensor:
     """One array: what it declares, what its header declares and how long it is must agree."""
     declared = form(name, packed.dtype, packed.shape)
+    sizes = lengths(name, declared.shape)
     if packed.stype != "numpy.ndarray":
         raise RefusedError(f"{name}: stored as {packed.stype!r:.80}, expected numpy.ndarray")
-    if expected is not None and declared != expected:
-        raise RefusedError(f"{name} expected {shown(expected)}, got {shown(declared)}")
-    size = KINDS[declared[0]] * math.prod(declared[1])
+    if expected is not None and not expected.fits(declared):
+        raise RefusedError(f"{name} expected {expected}, got {declared}")
+    size = KINDS[declared.dtype] * math.prod(sizes)
     if size > limit:
         raise RefusedError(f"{name}: {size:,} bytes declared, at most {limit:,} are taken")
     data = packed.data
@@ -97,7 +109,7 @@ def tensor(name: str, packed: Packed, expected: Form | None, limit: int) -> Tens
     start = header(name, data, declared)
     if len(data) - start != size:
         raise RefusedError(f"{name}: {len(data) - start:,} bytes came for {size:,} declared")
-    numbers = np.frombuffer(data, dtype=declared[0], offset=start).reshape(declared[1])
+    numbers = np.frombuffer(data, dtype=declared.dtype, offset=start).reshape(sizes)
     return torch.from_numpy(numbers.copy())
 
 
@@ -105,10 +117,15 @@ def form(name: str, dtype: Any, shape: Any) -> Form:
     """A kind of number and a shape that can be meant."""
     if not isinstance(dtype, str) or dtype not in KINDS:
         raise RefusedError(f"{name}: {dtype!r:.80} is no kind of number that is taken")
+    return Form(dtype, lengths(name, shape))
+
+
+def lengths(name: str, shape: Any) -> tuple[int, ...]:
+    """A shape that can be meant."""
     sizes = tuple(shape) if isinstance(shape, tuple | list) else None
     if sizes is None or len(sizes) > AXES or not all(type(s) is int and s >= 0 for s in sizes):
         raise RefusedError(f"{name}: {shape!r:.80} is no shape")
-    return dtype, sizes
+    return sizes
 
 
 def header(name: str, data: bytes, declared: Form) -> int:
@@ -123,35 +140,11 @@ def header(name: str, data: bytes, declared: Form) -> int:
         raise
     except Exception as cause:  # whatever a parser makes of bytes from outside
         raise RefusedError(f"{name}: its header cannot be read") from cause
-    found = (str(dtype), tuple(shape))
+    found = Form(str(dtype), tuple(shape))
     plain = not fortran or len(shape) < 2
     if found != declared or not plain or not dtype.isnative:
-        raise RefusedError(f"{name}: its header says {shown(found)}, its record {shown(declared)}")
+        raise RefusedError(f"{name}: its header says {found}, its record {declared}")
     return file.tell()
-
-
-def shown(what: Form) -> str:
-    """A form for people.
-
-    >>> shown(("float32", (8, 3)))
-    '(8, 3) float32'
-    """
-    return f"{what[1]} {what[0]}"
-
-
-def form_of(t: Tensor) -> Form:
-    """The form of a tensor.
-
-    >>> form_of(torch.zeros(2, 3))
-    ('float32', (2, 3))
-    """
-    return str(t.dtype).removeprefix("torch."), tuple(t.shape)
-
-
-def finite(values: Mapping[str, Tensor]) -> None:
-    """Refuse numbers that are not finite, with their count."""
-    if fault := not_finite(values):
-        raise NotFiniteError(fault)
 
 
 def samples(count: Any, declared: int | None = None) -> int:
@@ -171,29 +164,18 @@ def address(found: Mapping[str, Any], expected: Address) -> None:
             raise RefusedError(f"its {name} is {got!r:.80}, expected {want!r}")
 
 
+def printable(words: Any, longest: int = 500) -> str:
+    """Words from outside as one line that no terminal takes for a command.
+
+    >>> printable("a\\x1b[2Jb\\nc")
+    'a\\\\x1b[2Jb c'
+    """
+    line = " ".join(str(words)[: 4 * longest].split())
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)[:longest]
+
+
 def text(value: Any, what: str, longest: int = 200) -> str:
     """A short text of one line."""
     if not isinstance(value, str) or not value or len(value) > longest or not value.isprintable():
         raise RefusedError(f"{what} is no short text")
     return value
-
-
-def odd_ones(answers: Mapping[int, Mapping[str, Tensor]]) -> dict[int, str]:
-    """Those whose answers do not have the form that most have, and how they differ.
-
-    Answers are stacked, so they must be alike. Where the form is known beforehand this finds
-    nothing; a tie is decided for the client asked first.
-    """
-    kinds = {i: tuple(sorted((n, form_of(t)) for n, t in a.items())) for i, a in answers.items()}
-    if len(set(kinds.values())) < 2:
-        return {}
-    usual = Counter(kinds.values()).most_common(1)[0][0]
-
-    def words(kind: tuple[tuple[str, Form], ...]) -> str:
-        return ", ".join(f"{name} {shown(f)}" for name, f in kind)
-
-    return {
-        i: f"expected {words(usual)} as most sent, got {words(kind)}"
-        for i, kind in kinds.items()
-        if kind != usual
-    }

@@ -1,0 +1,117 @@
+"""What a client that is let in can do with numbers: nothing but be left out, by name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from coterie.core.errors import DivergedError, QuorumError
+from coterie.core.loop import evaluate
+from coterie.core.types import Reply
+from coterie.engines.question import Question, Refusal
+from coterie.engines.serial import Serial
+from coterie.methods import METHODS
+from coterie.runs.measure import tested
+from tests.test_contract import ROUNDS, measured, method
+from tests.tiny import federation
+
+HOSTILE = 3
+
+
+def filled(x: float) -> Callable[[Tensor], Tensor]:
+    """Every number becomes this one, as nearly as its type allows."""
+
+    def change(t: Tensor) -> Tensor:
+        if t.is_floating_point():
+            return torch.full(t.shape, x, dtype=torch.float64).to(t.dtype)  # or infinity
+        whole = torch.iinfo(t.dtype)
+        value = 0 if math.isnan(x) else min(max(x, whole.min), whole.max)
+        return torch.full_like(t, int(min(value, 2**62)))
+
+    return change
+
+
+EXTREMES: dict[str, Callable[[Tensor], Tensor]] = {
+    "1e300": filled(1e300),
+    "-1e300": filled(-1e300),
+    "1e38": filled(1e38),
+    "-1e38": filled(-1e38),
+    "1e19": filled(1e19),
+    "1e13": filled(1e13),
+    "1e12": filled(1e12),
+    "-1e12": filled(-1e12),
+    "denormal": filled(1e-45),
+    "zero": filled(0.0),
+    "minus one": filled(-1.0),
+    "999": filled(999.0),
+    "nan": filled(math.nan),
+    "inf": filled(math.inf),
+    "mixed signs": lambda t: (
+        torch.where(torch.arange(t.numel()).view(t.shape) % 2 == 0, t, -t)
+        * (10**12 if t.is_floating_point() else 2**40)
+    ),
+    "one nan": lambda t: one(t, math.nan),
+    "one huge": lambda t: one(t, 1e30),
+    "twice": lambda t: 2 * t,
+    "half": lambda t: t / 2 if t.is_floating_point() else t - 1,
+}
+
+
+def one(t: Tensor, x: float) -> Tensor:
+    """The last number alone becomes this one."""
+    flat = t.clone().reshape(-1)
+    if flat.numel():
+        flat[-1] = x if t.is_floating_point() else -1
+    return flat.view(t.shape)
+
+
+class Liar(Serial):
+    """One client changes what it sends: its value, or one companion of it."""
+
+    def __init__(self, part: str, change: Callable[[Tensor], Tensor]) -> None:
+        self.part, self.change = part, change
+
+    def answers(self, question: Question) -> Iterator[tuple[int, Reply | Refusal]]:
+        for j, reply in super().answers(question):
+            if isinstance(reply, Reply) and int(question.cohort[j]) == HOSTILE:
+                reply = self.changed(reply)
+            yield j, reply
+
+    def changed(self, reply: Reply) -> Reply:
+        if self.part == "value":
+            return replace(reply, value=self.change(reply.value))
+        return replace(reply, extra={name: self.change(t) for name, t in reply.extra.items()})
+
+
+EXTRA = {"fednova", "scaffold", "creff", "autocfl", "ifca", "flhc"}  # send more than a value
+CASES = [(name, part) for name in METHODS for part in ("value", "extra")[: 1 + (name in EXTRA)]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "part"), CASES)
+@pytest.mark.parametrize("extreme", EXTREMES)
+def test_extreme_answers_end_no_run_without_a_code(name: str, part: str, extreme: str) -> None:
+    fed = federation()
+    fed.backend = Liar(part, EXTREMES[extreme])
+    m = method(name, fraction=1.0, **({"adjust": "all"} if name == "flhc" else {}))
+    with suppress(DivergedError, QuorumError):  # the coded ends that a run may have
+        for state in measured(m, fed, ROUNDS):
+            scores = evaluate(m, state, fed)
+            for row in tested(state, scores, fed.names, fed.sizes):
+                assert math.isfinite(row.value), row
+                assert "accuracy" not in row.metric or 0 <= row.value <= 1, row
+    blamed = {i for asked in fed.ledger for i in asked.rejected}
+    if extreme in ("nan", "inf", "1e300", "-1e300", "1e38", "-1e38"):
+        assert blamed >= {HOSTILE} or not sends(name, fed)
+
+
+def sends(name: str, fed: Any) -> bool:
+    """Whether anything but scores came from the clients."""
+    return bool(sum(int(a.up.sum()) for a in fed.ledger if a.purpose == "train"))
