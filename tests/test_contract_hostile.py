@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
@@ -19,7 +18,7 @@ from coterie.engines.question import Question, Refusal
 from coterie.engines.serial import Serial
 from coterie.methods import METHODS
 from coterie.runs.measure import tested
-from tests.test_contract import ROUNDS, measured, method
+from tests.test_contract import measured, method
 from tests.tiny import federation
 
 HOSTILE = 3
@@ -102,16 +101,11 @@ def test_extreme_answers_end_no_run_without_a_code(name: str, part: str, extreme
     fed.backend = Liar(part, EXTREMES[extreme])
     m = method(name, fraction=1.0, **({"adjust": "all"} if name == "flhc" else {}))
     with suppress(DivergedError, QuorumError):  # the coded ends that a run may have
-        for state in measured(m, fed, ROUNDS):
+        for state in measured(m, fed, 3):
             scores = evaluate(m, state, fed)
-            for row in tested(state, scores, fed.names, fed.sizes):
+            for row in tested(state, scores, fed.names, fed.sizes, "clustered"):
                 assert math.isfinite(row.value), row
                 assert "accuracy" not in row.metric or 0 <= row.value <= 1, row
     blamed = {i for asked in fed.ledger for i in asked.rejected}
-    if extreme in ("nan", "inf", "1e300", "-1e300", "1e38", "-1e38"):
-        assert blamed >= {HOSTILE} or not sends(name, fed)
-
-
-def sends(name: str, fed: Any) -> bool:
-    """Whether anything but scores came from the clients."""
-    return bool(sum(int(a.up.sum()) for a in fed.ledger if a.purpose == "train"))
+    if extreme in ("inf", "1e300", "-1e300", "1e38", "-1e38", "one huge"):
+        assert HOSTILE in blamed

@@ -157,9 +157,11 @@ class Flower(Backend):
             return
         for i in asked:
             self.void.setdefault(question.setting.names[i], set()).add(question.round)
-        diverged = sum(not refusal.finite for refusal in refused.values())
-        missing = len(asked) - len(answered)
-        raise AbandonedError(question, answered, needed, diverged=0 < diverged == missing)
+        wild = sum(not refusal.finite for refusal in refused.values())
+        diverged = 0 < wild == len(asked) - len(answered)
+        if diverged and question.purpose != "train":  # a test is not tried again
+            super().conclude(question, answered, refused)
+        raise AbandonedError(question, answered, needed, diverged=diverged)
 
     def message_for(self, question: Question, place: int) -> Callable[[int], Message]:
         """Makes the message for one client, given the node at which it is found."""

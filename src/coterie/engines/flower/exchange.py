@@ -120,6 +120,8 @@ class Exchange:
             owner = client.name if ours is None else ours.get(node)
             if owner != client.name:
                 raise UnwantedError(f"it calls itself {client.name}, its key belongs to {owner}")
+            if why := self.unfit(client):
+                raise UnwantedError(f"client {client.name} cannot take part: {why}")
             if self.expected and client.name not in self.expected:
                 raise UnwantedError(f"nobody expects a client {client.name}")
             before = self.clients.get(client.name)
@@ -127,8 +129,6 @@ class Exchange:
                 raise RefusedError(f"a client {client.name} is there already")
             if before and replace(before, node=node) != client:
                 raise UnwantedError(f"the data of client {client.name} are not those it came with")
-            if why := self.unfit(client):
-                raise UnwantedError(f"client {client.name} cannot take part: {why}")
         except RefusedError as fault:
             self.turn_away(node, str(fault))
             if isinstance(fault, UnwantedError):  # it would wait for ever
