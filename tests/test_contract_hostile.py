@@ -103,7 +103,7 @@ def test_extreme_answers_end_no_run_without_a_code(name: str, part: str, extreme
     with suppress(DivergedError, QuorumError):  # the coded ends that a run may have
         for state in measured(m, fed, 3):
             scores = evaluate(m, state, fed)
-            for row in tested(state, scores, fed.names, fed.sizes, "clustered"):
+            for row in tested(state, scores, fed.names, fed.sizes, "clustered", None):
                 assert math.isfinite(row.value), row
                 assert "accuracy" not in row.metric or 0 <= row.value <= 1, row
     blamed = {i for asked in fed.ledger for i in asked.rejected}

@@ -117,7 +117,7 @@ class Flower(Backend):
             j, samples = places[name], self.exchange.clients[name].samples
             try:
                 if message.has_error():
-                    raise RefusedError(message.error.reason)
+                    raise RefusedError(str(message.error.reason))
                 address, form = self.address(question, j), question.form(j)
                 reply = messages.answered(message.content, address, form, samples, limit)
             except RefusedError as error:

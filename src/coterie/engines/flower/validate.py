@@ -82,14 +82,13 @@ def size_of(forms: AnswerForm) -> int:
     >>> size_of({"value": Form("float32", (None, 3))})
     0
     """
-    sizes = [
-        (KINDS[form.dtype], [n for n in form.shape if n is not None]) for form in forms.values()
-    ]
-    if any(
-        len(known) < len(form.shape) for (_, known), form in zip(sizes, forms.values(), strict=True)
-    ):
-        return 0
-    return sum(size * math.prod(known) for size, known in sizes)
+    total = 0
+    for form in forms.values():
+        known = [n for n in form.shape if n is not None]
+        if len(known) < len(form.shape):
+            return 0
+        total += KINDS[form.dtype] * math.prod(known)
+    return total
 
 
 def tensor(name: str, packed: Packed, expected: Form | None, limit: int) -> Tensor:
