@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from coterie.core.bounds import Count, NonNegative, Positive, dataclass
-from coterie.core.types import AnswerForm, Client, Federation, Layout, Reply, Sent, State
+from coterie.core.types import AnswerForm, Client, Federation, Known, Layout, Reply, Sent, State
 from coterie.methods.fedavg import FedAvg
 from coterie.tasks import Score, Solver, Training, own_row
 from coterie.words.mixing import move, uniform
@@ -29,9 +29,9 @@ class Envelope(Training):
     rate: Positive = 0.01
     silent: bool = False  # send nothing: for somebody who comes when the training is over
 
-    def answer_form(self, layout: Layout) -> AnswerForm:
+    def answer_form(self, known: Known) -> AnswerForm:
         """w, or nothing."""
-        return {"value": layout.form("none" if self.silent else "all")}
+        return {"value": known.layout.form("none" if self.silent else "all")}
 
     def __call__(
         self, client: Client, models: Tensor, sent: Sent, layout: Layout, rng: torch.Generator
