@@ -109,11 +109,11 @@ if TYPE_CHECKING:  # every public name, once: for type checkers, and below for w
     from coterie.runs.comparison import Comparison as Comparison
     from coterie.runs.newcomers import Joined as Joined
     from coterie.studies.comparison.running import compare as compare
-    from coterie.studies.experiment import open_run as open_run
     from coterie.studies.experiment import resume as resume
     from coterie.studies.inspection import Inspection as Inspection
     from coterie.studies.inspection import inspect as inspect
     from coterie.studies.newcomers import join as join
+    from coterie.studies.opening import open_run as open_run
     from coterie.studies.placement import Placement as Placement
     from coterie.studies.result import Result as Result
     from coterie.studies.training import fit as fit

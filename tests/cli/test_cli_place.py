@@ -166,17 +166,20 @@ def test_what_cannot_be_placed(
         assert "(1, 8, 8)" in said
 
 
-def test_other_data_than_the_run_s_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    own = archive("own.npz")
-    run("--data", own)
-    archive("own.npz", y=np.arange(60) % 10)
-    capsys.readouterr()
-    assert call(["place", "r", "--data", archive()]) == 5
-    assert "error[K008]" in capsys.readouterr().err
+def test_the_run_s_own_data_are_not_needed(capsys: pytest.CaptureFixture[str]) -> None:
+    run("--data", archive("own.npz"), "--method", "fedclust")
+    said = []
+    for _ in range(2):
+        capsys.readouterr()
+        assert call(["place", "r", "--data", archive(), "--json"]) == 0
+        said.append(capsys.readouterr().out)
+        Path("own.npz").unlink(missing_ok=True)
+    assert said[0] == said[1]
 
 
-def test_a_run_of_python_is_told_to_stay_there(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_of_python_takes_newcomers(capsys: pytest.CaptureFixture[str]) -> None:
     clients = coterie.Population.of(tiny.clients(2), tiny.CLASSES)
     fit(coterie.FedAvg(), clients, tiny.network(), rounds=1, out="r")
-    assert call(["place", "r", "--data", archive()]) == 5
-    assert "error[K009]" in capsys.readouterr().err
+    x, y = clients[0].x.numpy(), clients[0].y.numpy()
+    assert call(["place", "r", "--data", archive(x=x, y=y), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["newcomer"] == "newcomer"

@@ -284,7 +284,7 @@ def test_json_cannot_end_its_script() -> None:
 def test_a_run_from_python_says_what_its_folder_lacks(folders: Path) -> None:
     run = look(folders / "fedclust", insight)
     assert run.insight is None
-    assert "started from Python" in run_page(run)
+    assert "data of this run are not at hand" in run_page(run)
 
 
 def test_a_result_reports_everything(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from coterie.methods.fedclust import FedClust
 from coterie.runs.newcomers import Joined, read
 from coterie.studies import experiment
 from coterie.studies.newcomers import few, hold_out, join
+from coterie.studies.opening import open_run
 from coterie.studies.result import Result
 from coterie.studies.training import fit
 from coterie.tasks.solver import Solver
@@ -155,7 +156,7 @@ def test_a_run_records_them_and_its_resume_comes_to_the_same(tmp_path: Path) -> 
 
 def test_an_opened_run_does_not_know_them(tmp_path: Path) -> None:
     result = experiment.execute(configs.load(None, HOW), tmp_path / "r")
-    assert experiment.open_run(tmp_path / "r").population.names == result.population.names
+    assert open_run(tmp_path / "r").population.names == result.population.names
 
 
 def test_drift_and_newcomers_do_not_go_together() -> None:

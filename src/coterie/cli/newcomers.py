@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,8 +13,10 @@ from coterie.cli.progress import watching
 from coterie.core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from coterie.data.dataset import Data
     from coterie.runs.newcomers import Joined
     from coterie.studies.placement import Placement
+    from coterie.studies.result import Result
 
 
 def newcomers(
@@ -128,25 +131,23 @@ def place(
 
     Each owner in the data is a newcomer. Nobody else moves, and the run's folder is only read.
     """
-    import torch
-
-    from coterie.data.dataset import Scaler
-    from coterie.data.load import load
-    from coterie.studies.experiment import config_of, open_run
     from coterie.studies.placement import arrivals
+    from coterie.studies.taking import scaler_for, spec_of
 
-    config = config_of(folder, allow_code=allow_code)
-    reader = dict(options.assigned(settings)) if settings else dict(config.data.reader)
-    torch.set_num_threads(config.engine.threads)
-    result = open_run(folder, allow_code=allow_code)
-    reader.pop("test_source", None)  # the run's own, no newcomer's
-    found = load(data, **reader)
-    known = load(config.data.source, **config.data.reader)
-    if found.peak != known.peak and config.data.scaling != "none" and not json:
-        say.label("note", f"values are divided by the run's {known.peak:g}, not by {found.peak:g}")
-    scaler = Scaler.of(known, config.data.scaling)
+    result, found = opened(folder, data, settings, allow_code=allow_code)
+
+    if not json:
+        note_peak(result, found)
     clients = list(
-        arrivals(found, known, scaler, name=name, test_share=test_share, seed=config.seed)
+        arrivals(
+            found,
+            spec_of(result),
+            scaler_for(result, found),
+            name=name,
+            test_share=test_share,
+            seed=result.fed.seed,
+            taken=result.fed.names,
+        )
     )
     placed = result.place(clients, epochs)
     samples = {c.name: len(c) for c in clients}
@@ -159,6 +160,30 @@ def place(
         "next",
         f'in Python: coterie.open_run("{folder}").place((x, y)).model(0)    the adapted model',
     )
+
+
+def opened(
+    folder: Path, data: str, settings: list[str] | None, *, allow_code: bool = False
+) -> tuple[Result, Data]:
+    """A finished run, and other data read as its own were unless settings say otherwise."""
+    import torch
+
+    from coterie.data.load import load
+    from coterie.studies.opening import open_run, read_like
+
+    result = open_run(folder, allow_code=allow_code)
+    reader, threads = read_like(folder, allow_code=allow_code)
+    if threads:
+        torch.set_num_threads(threads)
+    return result, load(data, **(dict(options.assigned(settings)) if settings else reader))
+
+
+def note_peak(result: Result, found: Data) -> None:
+    """Tell of values that are divided by another number than their own."""
+    scaling = result.population.scaling
+    if scaling["how"] != "none" and scaling["peak"] not in (None, found.peak):
+        used, own = f"{scaling['peak']:g}", f"{found.peak:g}"
+        say.label("note", f"values are divided by the run's {used}, not by {own}")
 
 
 def facts(placed: Placement, samples: dict[str, int]) -> list[dict[str, Any]]:

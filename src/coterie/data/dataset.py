@@ -91,6 +91,7 @@ class Data:
     peak: float = 255.0  # the value that means "full" in stored pixels
     owners: tuple[str, ...] = ()  # what owners 0, 1, ... are called; empty: by their numbers
     scaler: Scaler = Scaler()  # what was done to the stored numbers; at first nothing
+    source: Mapping[str, Any] | None = None  # what `load` read, if that can be read again
 
     @property
     def shape(self) -> tuple[int, ...]:

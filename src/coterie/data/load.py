@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -64,7 +65,25 @@ def load(
     raw, called, entry = _read(source, options)
     if test_source is not None:
         raw = raw.tested(_read(test_source, options)[0])
-    return _in_final_form(raw, common.pop("name", called), entry, **common)
+    data = _in_final_form(raw, common.pop("name", called), entry, **common)
+    again = {"source": source, "test_source": test_source, **given, **options}
+    return replace(data, source=_plain({k: v for k, v in again.items() if v is not None}))
+
+
+def _plain(asked: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What was asked for as JSON can hold it, paths from the root; None if it cannot."""
+    found = {}
+    for key, value in asked.items():
+        if isinstance(value, os.PathLike) or (
+            key in ("source", "test_source") and isinstance(value, str) and os.path.exists(value)
+        ):
+            named = isinstance(value, str) and (canonical(value) or value.startswith("hf:"))
+            value = value if named else os.path.abspath(os.path.expanduser(value))
+        parts = value if isinstance(value, list | tuple) else [value]
+        if not all(isinstance(part, str | int | float | bool) for part in parts):
+            return None
+        found[key] = list(parts) if isinstance(value, list | tuple) else value
+    return found
 
 
 def _read(source: Any, options: Mapping[str, Any]) -> tuple[Raw, str, Named | None]:

@@ -31,6 +31,8 @@ class Population(Sequence[Client]):
     than that, clients that come later are made anew each time, which takes microseconds.
     """
 
+    remote = False  # whether the clients' data are on machines of their own
+
     def __init__(
         self,
         data: Data,
@@ -38,10 +40,12 @@ class Population(Sequence[Client]):
         *,
         public: Tensor | None = None,
         made: str | None = None,
+        recipe: Mapping[str, Any] | None = None,
     ) -> None:
         fits(data, partition)
         self.data, self.partition, self.public = merged(data, partition), partition, public
         self._made = made  # what else the tensors follow from, if their numbers need not be read
+        self.recipe = recipe  # what `partition` and `load` were asked, where that makes it again
         self._clients: dict[int, Client] = {}
         self._held = 0  # bytes of samples copied and kept
         self._later: Population | None = None
@@ -136,6 +140,16 @@ class Population(Sequence[Client]):
     def shape(self) -> tuple[int, ...]:
         """The shape of one sample."""
         return self.data.shape
+
+    @property
+    def scaling(self) -> Mapping[str, Any]:
+        """How the stored numbers became the clients': how, peak, mean and std, as JSON has them."""
+        return self.data.scaler.plain()
+
+    @property
+    def moves_at(self) -> int:
+        """The round from which on clients have others' samples; 0: they never do."""
+        return self.partition.moves_at
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -238,12 +252,28 @@ def partition(
         from coterie.data.load import load
 
         data = load(data)
-    scaled, samples = scale(data, scaling), None
+    source, scaled, samples = data.source, scale(data, scaling), None
     if public:
         data = reserve(data, public, seed)[0]
         scaled, samples, _ = reserve(scaled, public, seed)
     how = divide(data, kind, clients, seed, test=test, test_share=test_share, pool=pool)
-    return Population(scaled, how, public=samples, made=f"{scaling} {public} {seed}")
+    recipe = (
+        None
+        if source is None
+        else {
+            "data": source,
+            "kind": how.arguments["kind"],
+            "clients": clients,
+            "seed": seed,
+            "test": test,
+            "test_share": test_share,
+            "pool": pool,
+            "scaling": scaling,
+            "public": public,
+        }
+    )
+    made = f"{scaling} {public} {seed}"
+    return Population(scaled, how, public=samples, made=made, recipe=recipe)
 
 
 def merged(data: Data, partition: Partition) -> Data:

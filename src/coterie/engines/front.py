@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Self
 
 import torch
@@ -42,14 +42,14 @@ class Front:
         seed: int = 0,
         sizes: Tensor | None = None,
         names: Sequence[str] | None = None,
-        public: Tensor | None = None,
+        public: Tensor | Callable[[], Tensor | None] | None = None,
         groups: Tensor | None = None,
         backend: Backend | None = None,
         declared: Tensor | None = None,
         most: float = 1.0,
     ) -> None:
         self.population, self.layout, self.classes = clients, layout, classes
-        self.seed, self.public, self.groups = seed, public, groups
+        self.seed, self._public, self.groups = seed, public, groups
         self.backend: Backend = backend or Serial()
         self.names = list(names) if names is not None else [c.name for c in clients]
         self.clients = torch.arange(len(self.names))
@@ -74,6 +74,11 @@ class Front:
     def notes(self) -> Sequence[str]:
         """What a user should know of how clients are reached."""
         return self.backend.notes
+
+    @property
+    def public(self) -> Tensor | None:
+        """Samples the server itself holds; of an opened run they are read when asked for."""
+        return self._public() if callable(self._public) else self._public
 
     @property
     def setting(self) -> Setting:

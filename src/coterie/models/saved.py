@@ -39,12 +39,10 @@ class TrainedModel(nn.Module):
     def __init__(self, net: nn.Module, spec: ModelSpec, about: Mapping[str, Any]) -> None:
         super().__init__()
         self.net, self.spec, self.about = net, spec, dict(about)
-        numbers = spec.scaling
-        if numbers["peak"] is None:
-            raise unscaled(about)
-        self.peak = float(numbers["peak"])
-        self.register_buffer("mean", torch.tensor(numbers["mean"], dtype=torch.float32))
-        self.register_buffer("std", torch.tensor(numbers["std"], dtype=torch.float32))
+        self.peak: float | None = spec.scaling["peak"]
+        for name, none in (("mean", 0.0), ("std", 1.0)):
+            numbers = none if self.peak is None else spec.scaling[name]
+            self.register_buffer(name, torch.tensor(numbers, dtype=torch.float32))
         self.eval()
 
     @property
@@ -54,6 +52,8 @@ class TrainedModel(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(N, K) logits of samples as they are stored, (N, *shape)."""
+        if self.peak is None:
+            raise unscaled(self.about)
         logits: Tensor = self.net((x.float() / self.peak - self.mean) / self.std)
         return logits
 

@@ -14,7 +14,7 @@ from coterie.models import factory
 from coterie.models.layers import Layer, rebuilt, straight_line
 
 UNSCALED: Mapping[str, Any] = {"how": "none", "peak": 1.0, "mean": 0.0, "std": 1.0}
-Given = nn.Module | Callable[..., nn.Module]
+Given = str | nn.Module | Callable[..., nn.Module]
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import torch
 from torch import Tensor
 
 from coterie.core import storage
+from coterie.core.client import Client
 from coterie.core.errors import ConfigError
 from coterie.core.shell import command
 from coterie.data.population import Population
@@ -45,6 +46,12 @@ class Agreement:
         sizes = dict(zip(self.names, self.sizes, strict=True))
         names = tuple(name for name in self.names if name not in self.held_out)
         return replace(self, names=names, sizes=tuple(sizes[name] for name in names))
+
+    def of(self, names: Iterable[str]) -> Agreement:
+        """The agreement of these clients alone."""
+        sizes = dict(zip(self.names, self.sizes, strict=True))
+        some = tuple(names)
+        return replace(self, names=some, sizes=tuple(sizes.get(n, 0) for n in some))
 
     def save(self, folder: Path) -> None:
         """Write it into the folder of its run."""
@@ -126,8 +133,11 @@ class RemotePopulation(Population):
     Of the data and the partition there is what they agreed on: no groups, none moves.
     """
 
-    def __init__(self, agreed: Agreement) -> None:
-        self.agreed, self.public = agreed, None
+    remote = True
+
+    def __init__(self, agreed: Agreement, scaling: str = "standard") -> None:
+        self.agreed, self.public, self.recipe = agreed, None, None
+        self._scaling = {"how": scaling, "peak": None, "mean": None, "std": None}
         self.data: Any = SimpleNamespace(classes=agreed.classes, shape=agreed.shape)
         self.partition: Any = SimpleNamespace(
             names=agreed.names, group=None, notes=(), moves=None, moves_at=0
@@ -135,6 +145,27 @@ class RemotePopulation(Population):
 
     def __len__(self) -> int:
         return len(self.agreed.names)
+
+    @overload
+    def __getitem__(self, i: int) -> Client: ...
+    @overload
+    def __getitem__(self, i: slice) -> list[Client]: ...
+    def __getitem__(self, i: int | slice) -> Client | list[Client]:
+        """Refused: nobody has them here."""
+        who = self.names[i] if isinstance(i, int) else ", ".join(self.names[i][:10])
+        raise ConfigError(
+            "the clients of a federation keep their data on their own machines",
+            code="C056",
+            where=f"client {who}",
+            why="the server has their models and scores, and nothing else of them",
+            fix="use what needs no data (models, clusters, history, place, export), or ask on the "
+            "client's machine",
+        )
+
+    @property
+    def scaling(self) -> Mapping[str, Any]:
+        """Each client's own: only the kind is known."""
+        return self._scaling
 
     @cached_property
     def sizes(self) -> Tensor:

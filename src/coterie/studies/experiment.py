@@ -14,7 +14,6 @@ from typing import Any
 import torch
 
 from coterie import config as configs
-from coterie import engines
 from coterie.config import Config, toml
 from coterie.config.schema import Train
 from coterie.core.errors import CheckpointError
@@ -24,13 +23,13 @@ from coterie.core.types import Method
 from coterie.data.load import load
 from coterie.data.population import Population, partition
 from coterie.methods import find
-from coterie.runs import checkpoint, newcomers, reading, records
+from coterie.runs import checkpoint, newcomers, records
 from coterie.runs.whereabouts import expect_run
 from coterie.studies import training
 from coterie.studies.agreement import refuse_federation
 from coterie.studies.newcomers import hold_out, join
 from coterie.studies.result import Result
-from coterie.studies.train_loop import Plan, summary_of
+from coterie.studies.train_loop import Plan
 from coterie.tasks.optimiser import SGD
 from coterie.tasks.solver import Solver
 from coterie.trackers import track
@@ -112,15 +111,24 @@ def config_of(
     path: Path, settings: Iterable[tuple[str, Any]] = (), *, allow_code: bool = False
 ) -> Config:
     """The experiment that a run's folder was made by."""
-    expect_run(path)
-    text = (path / "run.toml").read_text()
-    if tomllib.loads(text).get("started_from") == "python":
-        raise CheckpointError(
-            f"{path} was started from Python, which alone has its data and its model",
-            code="K009",
-            fix="continue it there with coterie.fit(..., out=folder, resume=True)",
-        )
+    if from_python(path):
+        raise python_alone(path)
     return configs.load(path / "run.toml", settings, allow_code=allow_code)
+
+
+def from_python(path: Path) -> bool:
+    """Whether a run was started from Python, without an experiment file."""
+    expect_run(path)
+    return tomllib.loads((path / "run.toml").read_text()).get("started_from") == "python"
+
+
+def python_alone(path: Path) -> CheckpointError:
+    """The error of a run that only the program that started it can go on with."""
+    return CheckpointError(
+        f"{path} was started from Python, which alone has its data and its model",
+        code="K009",
+        fix="continue it there with coterie.fit(..., out=folder, resume=True)",
+    )
 
 
 def config_to_resume(
@@ -140,26 +148,6 @@ def config_to_resume(
         saved, _ = checkpoint.latest(path / "checkpoints")
         refuse_changes(saved.notes["settings"], config, {"train.rounds", *allow})
     return config
-
-
-def open_run(folder: str | Path, *, allow_code: bool = False) -> Result:
-    """The result of a run as its last whole round left it; the folder is only read.
-
-    A method or network that is not coterie's is imported only with `allow_code`.
-    """
-    path = Path(folder)
-    config = config_of(path, allow_code=allow_code)
-    refuse_federation(path)
-    saved, _ = checkpoint.latest(path / "checkpoints")
-    clients = population(config)
-    training.changes({"population": clients.key}, saved.notes)
-    layout = network(config, clients.shape, clients.classes)
-    fed = engines.build("serial", clients, layout, config.seed)
-    fed.restore(saved.memories)
-    how = method(config)
-    history = reading.RunReader(path).history_at(saved.notes)
-    summary = summary_of(how, clients, Plan.of(config), history, saved.state)
-    return Result(how, clients, fed, saved.state, history, summary, path)
 
 
 def population(config: Config) -> Population:
@@ -202,10 +190,12 @@ def method(config: Config) -> Method:
     return made
 
 
-def network(config: Config, shape: Sequence[int], classes: int) -> Layout:
-    """The network of an experiment for samples of this shape, as a row of parameters."""
+def network(
+    config: Config, shape: Sequence[int], classes: int, model: training.Model | None = None
+) -> Layout:
+    """The network of an experiment, or `model` in its place, for samples of this shape."""
     return training.build_layout(
-        config.model.name,
+        model or config.model.name,
         shape,
         classes,
         seed=config.seed,

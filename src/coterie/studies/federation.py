@@ -85,7 +85,7 @@ def run_federation(
 
         return Gathered(
             Retrying(experiment.method(config), config.engine.max_abandoned, say),
-            RemotePopulation(training),
+            RemotePopulation(training, config.data.scaling),
             flower(exchange, config, training),
             notes={"engine": "flower"},
             afterwards=afterwards if late else lambda result: None,

@@ -6,9 +6,9 @@ alone decides where a newcomer belongs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,7 @@ from coterie.core.types import AnswerForm, Engine, Known, Method, Replies, Reply
 from coterie.data.dataset import Data, Scaler
 from coterie.data.population_given import Given, Several, numbered, quarters, unfit
 from coterie.engines.front import Front
+from coterie.models.spec import ModelSpec
 from coterie.runs.measure import moved
 from coterie.runs.metrics import PerClient
 from coterie.tasks.score import Score, accuracy_and_loss
@@ -183,15 +184,36 @@ def joined(result: Result, new: Sequence[Client]) -> Front:
     """The federation with newcomers at its end; what the others remember, they still do."""
     old = result.population.at(result.state.round)
     fed = Front(
-        [*old, *new],
+        Together(old, new),
         result.fed.layout,
         classes=result.fed.classes,
         seed=result.fed.seed,
+        sizes=torch.cat([old.sizes, torch.tensor([float(len(c)) for c in new]).double()]),
         names=[*result.fed.names, *(c.name for c in new)],
-        public=result.fed.public,
+        public=lambda: result.fed.public,
     )
     fed.restore(result.fed.memories())
     return fed
+
+
+class Together(Sequence[Client]):
+    """Clients and newcomers behind them; nobody's data are made before they are asked for."""
+
+    def __init__(self, old: Sequence[Client], new: Sequence[Client]) -> None:
+        self.old, self.new = old, new
+
+    def __len__(self) -> int:
+        return len(self.old) + len(self.new)
+
+    @overload
+    def __getitem__(self, i: int) -> Client: ...
+    @overload
+    def __getitem__(self, i: slice) -> list[Client]: ...
+    def __getitem__(self, i: int | slice) -> Client | list[Client]:
+        if isinstance(i, slice):
+            return [self[j] for j in range(len(self))[i]]
+        i = range(len(self))[i]
+        return self.old[i] if i < len(self.old) else self.new[i - len(self.old)]
 
 
 def unmoved(before: State, after: State, names: Sequence[str]) -> None:
@@ -204,12 +226,20 @@ def unmoved(before: State, after: State, names: Sequence[str]) -> None:
 
 
 def arrivals(
-    data: Data, known: Data, scaler: Scaler, *, name: str, test_share: float, seed: int
+    data: Data,
+    known: ModelSpec | Data,
+    scaler: Scaler,
+    *,
+    name: str,
+    test_share: float,
+    seed: int,
+    taken: Collection[str] = (),
 ) -> Iterator[Client]:
     """Newcomers out of data: one for each owner, or one alone where the data name none.
 
-    `known` is what the run was made of, as stored, and `scaler` has its numbers. Classes are
-    matched by name. Who brings no test set is tested on `test_share` of its samples.
+    `known` has the shape and the classes of the run, and `scaler` its numbers. Classes are
+    matched by name, and names that are `taken` are not given again. Who brings no test set is
+    tested on `test_share` of its samples.
     """
     if data.shape != known.shape:
         raise DataError(
@@ -223,7 +253,7 @@ def arrivals(
     owners = [-1] if data.owner is None else data.owner.unique().tolist()
     for owner in owners:
         called = name if owner < 0 else data.owner_name(owner)
-        if owner >= 0 and (not data.owners or called in known.owners):
+        if owner >= 0 and (not data.owners or called in taken):
             called = f"{name}-{called}"  # a number alone is no name, and two cannot share one
         mine = slice(None) if data.owner is None else data.owner == owner
         x, y = scaler(data.x[mine]), place[data.y[mine]]

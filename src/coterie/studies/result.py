@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from coterie import engines
+from coterie.core.errors import DataError
 from coterie.core.model_kind import ModelKind, held_number, held_words, kind_of
 from coterie.core.types import Engine, Method, State
 from coterie.data.population import Population
@@ -59,15 +60,28 @@ class Result:
             return {}
         return {self.fed.names[i]: int(self.state.assign[i]) for i in self.state.placed.tolist()}
 
-    def model(self, client: int | str) -> nn.Module:
+    def model(self, client: int | str | None = None, *, cluster: int | None = None) -> nn.Module:
         """The model a client uses, as a plain module: its own layers, and adapted, where it is so.
 
-        It is the one whose accuracy is reported last: the same draws make it again.
+        It is the one whose accuracy is reported last: the same draws make it again. It takes
+        samples that are scaled as the population's are. With `cluster`, the model that its members
+        are given.
         """
-        i = client if isinstance(client, int) else list(self.fed.names).index(client)
-        then = self.fed.at(self.state.round, "evaluate")
-        held = then.ask(torch.tensor([i]), self.method.score.held, self.state)
-        return self.fed.layout.module(held.values[0])
+        from coterie.studies.taking import row_and_owner
+
+        return self.fed.layout.module(row_and_owner(self, client, cluster)[0])
+
+    def save(
+        self, path: str | Path, client: int | str | None = None, *, cluster: int | None = None
+    ) -> Path:
+        """Write the model a client uses, or a cluster's, with all that is needed to use it.
+
+        The name's end is the format: .safetensors (which `coterie.load_model` reads), .pt2 or
+        .onnx.
+        """
+        from coterie.studies.taking import take
+
+        return take(self, path, client, cluster)
 
     def place(self, newcomers: Given | Several, epochs: int = 5) -> Placement:
         """Give newcomers a model and let each adapt it: a `Client`, (x, y), with its test set, or
@@ -109,7 +123,13 @@ class Result:
             notes=data.without_settings(notes),
             folder=self.folder,
         )
-        return data.with_insight(data.with_references(run), self.insight) if insight else run
+        if not insight:
+            return run
+        run = data.with_references(run)
+        try:
+            return data.with_insight(run, self.insight)
+        except DataError as error:  # of an opened run, whose data are gone
+            return replace(run, missing=error.what)
 
     def report(self, file: str | Path = "report.html") -> Path:
         """Write the page of this run: one file that opens without a network."""

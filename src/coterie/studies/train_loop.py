@@ -211,7 +211,7 @@ def summary_of(
     out["clusters"] = {
         r.metric: r.value for r in history if r.round == final and r.stage == "clusters"
     }
-    if drift := population.partition.moves_at:
+    if drift := population.moves_at:
         out["clusters"]["rounds_to_recover"] = recovery(history, drift, len(population))
     return out | {way: int(history.total(way)) for way in ways}
 

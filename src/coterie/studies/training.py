@@ -25,10 +25,12 @@ from coterie.core.types import Method
 from coterie.core.version import __version__
 from coterie.data.population import Population
 from coterie.engines.choice import Choice
+from coterie.methods.written import as_plain
 from coterie.models import factory
 from coterie.runs import checkpoint
 from coterie.runs.records import RunFolder, prepare
 from coterie.studies.arguments import PlanOptions, clients_of, method_of, plan_of
+from coterie.studies.opened import known_of
 from coterie.studies.result import Result
 from coterie.studies.train_loop import Gathered, Plan, recording, train_loop
 
@@ -71,6 +73,7 @@ def fit(
     clients = simulation(
         method, population, layout, seed=seed, engine=engine, workers=workers, address=address
     )
+    told = {"method": as_plain(method), "plan": vars(planned), "population": population.recipe}
     return train(
         clients,
         planned,
@@ -79,6 +82,7 @@ def fit(
         resume=resume,
         tell=on_event or silence,
         page=page,
+        python=told,
     )
 
 
@@ -99,11 +103,13 @@ def train(
     resume: bool = False,
     tell: Listener = silence,
     page: bool = True,
+    python: Mapping[str, Any] | None = None,
 ) -> Result:
     """Train from the first round, or with `resume` from the last whole one, to the end.
 
     With `out`, everything is recorded in that folder, whose run.toml is `settings`, and at the end
-    there is a report.html in it unless `page` is False.
+    there is a report.html in it unless `page` is False. `python` is what a run without an
+    experiment file was given, for whoever opens it again.
     """
     folder, last = RunFolder(out, keep=plan.keep) if out else None, None
     goes_on = out and resume and checkpoint.rounds(out / "checkpoints")
@@ -120,6 +126,9 @@ def train(
         them = gather(say, last)
         with closing(them.fed):
             facts = facts_of(settings, them) if folder else {}
+            if folder:
+                layout = them.fed.layout
+                known_of(them.population, layout, them.fed.seed, python).save(folder.path, layout)
             if folder and last:
                 for warning in changes(facts, last.notes):
                     say({"event": "warning", "text": warning})

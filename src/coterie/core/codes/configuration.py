@@ -107,6 +107,11 @@ CONFIGURATION: dict[str, Code] = {
         "folder from elsewhere must not choose what code runs.",
         "Give the network again (model=...), or allow the one it names (--allow-code).",
     ),
+    "C037": Code(
+        "a client or cluster that the run does not have",
+        "Clients have the names of clusters.csv, clusters the numbers there.",
+        "Use one that the message lists.",
+    ),
     "C040": Code(
         "a method of yours that cannot be imported",
         'A method from elsewhere is given as "package.module:Class": a frozen dataclass that can '
@@ -168,6 +173,17 @@ CONFIGURATION: dict[str, Code] = {
         "an engine that this machine is not equipped for",
         "The ray engine needs Ray; the compiled one llvmlite and a processor with AVX2 and FMA.",
         "pip install 'coterie[ray]' or 'coterie[fast]', or choose another engine.",
+    ),
+    "C056": Code(
+        "data that only a client of a federation has",
+        "The clients of a federation keep their data, and what a method leaves with them. The "
+        "server has the models it sent and the scores it was told.",
+        "Ask on the client's machine: `coterie join` keeps the client's model there.",
+    ),
+    "C057": Code(
+        "a model that cannot be written in this format",
+        "A model's file ends in .safetensors, .pt2 or .onnx; ONNX takes packages of its own.",
+        'pip install "coterie[onnx]", or choose another format.',
     ),
     "C055": Code(
         "a Ray cluster that cannot be used",

@@ -55,5 +55,6 @@ DIVIDING: dict[str, Code] = explained_by_family(
         "D045": "no two clients of different groups to change places",
         "D046": "no client has a test sample to be compared on",
         "D047": "clients in whom no groups were planted",
+        "D048": "the data of a run that was opened are not at hand",
     }
 )

@@ -102,6 +102,11 @@ RUNNING: dict[str, Code] = {
         "A run goes on from its last whole round; it cannot be taken back to an earlier one.",
         "Name as many rounds as are done, or more; for a shorter run, start another with --out.",
     ),
+    "K016": Code(
+        "another network than the run was trained with",
+        "Its tensors have other names, shapes or another order than those of the run.",
+        "Give the network of the run, with the same layers and the same frozen ones.",
+    ),
     "Q001": Code(
         "a round that too few clients answered",
         "A question has engine.deadline seconds; with fewer answers than engine.quorum of those "

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from coterie.core.errors import DivergedError, QuorumError
 from coterie.core.layout import Layout
+from coterie.core.model_kind import ModelKind, declared
 from coterie.core.shares import capped
 from coterie.core.types import Engine, Evaluation, Federation, Method, Reply, State
 from coterie.engines.door import judge
@@ -259,6 +260,11 @@ class Retrying:
 
     def __repr__(self) -> str:
         return repr(self.method)
+
+    @property
+    def kind(self) -> ModelKind | None:
+        """Whose models the method makes."""
+        return declared(self.method)
 
     @property
     def score(self) -> Evaluation:

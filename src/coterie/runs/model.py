@@ -1,0 +1,107 @@
+"""model.json in a run's folder: all that is needed to use its models without its data.
+
+initial.safetensors lies beside it where the initial numbers follow from no seed: the network was
+given in Python as it is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load as from_bytes
+from safetensors.torch import save as to_bytes
+from torch import Tensor
+
+from coterie.core import storage
+from coterie.core.errors import CheckpointError
+from coterie.core.layout import Layout
+from coterie.models.spec import Given, ModelSpec
+
+FILE, INITIAL = "model.json", "initial.safetensors"
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class RunModel:
+    """What a run's models are, and whose: written when it begins, and all that opening it reads."""
+
+    spec: ModelSpec
+    columns: Mapping[str, int]  # how many numbers of a row belong to each tensor, in their order
+    seed: int
+    names: tuple[str, ...]  # of the clients
+    samples: tuple[int, ...]  # that each trains on
+    moves_at: int = 0  # the round of a drift; 0: there is none
+    samples_after: tuple[int, ...] = ()  # that each trains on after it
+    public: bool = False  # whether the server holds samples of its own
+    python: Mapping[str, Any] | None = None  # of a run without an experiment file: what was given
+
+    def save(self, folder: Path, layout: Layout) -> None:
+        """Write it into a run's folder, unless the same is there."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        plain = {"format": FORMAT, **values, "spec": self.spec.plain()}
+        lines = (f" {json.dumps(key)}: {json.dumps(value)}" for key, value in plain.items())
+        data = ("{\n" + ",\n".join(lines) + "\n}\n").encode()
+        file = folder / FILE
+        if not file.exists() or file.read_bytes() != data:
+            storage.replace_file(file, data)
+        if not self.spec.network and not (folder / INITIAL).exists():
+            storage.replace_file(folder / INITIAL, to_bytes({"row": layout.initial}))
+
+    @classmethod
+    def load(cls, folder: Path) -> RunModel | None:
+        """What a run's folder says; None for one that an earlier version wrote."""
+        file = folder / FILE
+        if not file.exists():
+            return None
+        try:
+            plain = json.loads(file.read_bytes())
+            plain["spec"] = ModelSpec.from_plain(plain["spec"])
+            known = {f.name: plain[f.name] for f in fields(cls) if f.name in plain}
+            for name in ("names", "samples", "samples_after"):
+                known[name] = tuple(known[name])
+            return cls(**known)
+        except (ValueError, KeyError, TypeError) as cause:
+            raise CheckpointError(
+                f"{file} is damaged",
+                code="K002",
+                why=f"{type(cause).__name__}: {cause}",
+                fix="put the file back; coterie resume writes it again where the data are at hand",
+            ) from cause
+
+    def layout(
+        self, folder: Path, model: Given | None = None, *, seed: int, allow_code: bool = False
+    ) -> Layout:
+        """The run's network as a row, with the initial numbers it was started from."""
+        net = self.spec.module(model, seed=seed, allow_code=allow_code)
+        built = {
+            "network": self.spec.network,
+            "options": self.spec.options,
+            "head": self.spec.head,
+        }
+        layout = Layout(net, self.spec.head, built)
+        self.check(layout, folder)
+        if (folder / INITIAL).exists():
+            layout.load(initial_row(folder), net)
+            layout = Layout(net, self.spec.head, built)
+        return layout
+
+    def check(self, layout: Layout, folder: Path) -> None:
+        """Refuse another network than the run's."""
+        columns = {name: s.stop - s.start for name, s in layout.slices.items()}
+        if list(columns.items()) != list(self.columns.items()):
+            odd = [n for n in {**self.columns, **columns} if columns.get(n) != self.columns.get(n)]
+            raise CheckpointError(
+                f"this is not the network that {folder} was trained with",
+                code="K016",
+                where=f"its tensors: {', '.join((odd or [*columns])[:8])}",
+                fix="give the network of the run, with the same layers and the same frozen ones",
+            )
+
+
+def initial_row(folder: Path) -> Tensor:
+    """(P,) the numbers that a run without a seed for them was started from."""
+    return from_bytes((folder / INITIAL).read_bytes())["row"]
