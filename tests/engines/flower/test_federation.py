@@ -220,7 +220,7 @@ def test_only_the_clients_interface_can_be_reached_from_outside(tmp_path: Path) 
         ca = tmp_path / "certs" / "server" / "ca.pem"
         assert [reached(outside, m.port, p, ca) for p in PATHS] == [404] * len(PATHS)
         assert reached("127.0.0.1", m.port, "/v1/control/list-nodes", ca) == 401  # no credential
-        assert reached(outside, m.port, "/v1/fleet/pull-messages", ca) == 403
+        assert reached(outside, m.port, "/v1/fleet/pull-messages", ca) == 412
 
 
 @pytest.mark.skipif(not shutil.which("nginx"), reason="no nginx on this machine")

@@ -110,7 +110,7 @@ def test_scorecard_28_a_key_registered_behind_our_back_is_never_admitted(server:
     with ours.connect(ControlHttpClient) as control:
         pem = public_key_to_bytes(outsider.public_key())
         control.RegisterNode(RegisterNodeRequest(public_key=pem, name="1"))
-    with pytest.raises(httpx.HTTPStatusError, match="403"):
+    with pytest.raises(httpx.HTTPStatusError, match="412"):
         server.activate(outsider)
     node = server.activate(server.owner("0"))  # the one that is listed
     assert server.registered()[node] == "0"

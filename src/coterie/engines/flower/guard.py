@@ -26,6 +26,7 @@ HEADER = "x-coterie-credential"
 LARGEST = internals.PIECE + (1 << 18)  # bytes of a request: one piece of an array, and its address
 AT_ONCE = 4  # requests of one client that are read at a time; its others wait
 UNKNOWN = 32  # the same for all together, where nobody is asked for a key
+REFUSED = 412  # the status for a client that is not let in
 MANY = 100  # refusals that are written down
 SECONDS = 60.0  # in which a request must have come
 CLOCKS = 305.0  # seconds that a client's clock may differ, as Flower has it
@@ -83,15 +84,16 @@ class Guard:
     async def fleet(self, scope: Any, receive: Any, send: Any) -> None:
         """A request of a client: its key first, then its size, then its body.
 
-        A SuperNode that hears 401 ends without a word of why; 403 it hands on.
+        REFUSED is what Flower itself answers to a key it does not know: at 401 or 403 a SuperNode
+        ends without a word of why.
         """
         head = dict(scope["headers"])
         key = b"" if self.keys is None else named_key(head)
         if key not in self.turns:
-            await self.refuse(scope, send, 403, UNLISTED)
+            await self.refuse(scope, send, REFUSED, UNLISTED)
             return
         if self.keys is not None and not signed(head, key):
-            await self.refuse(scope, send, 403, UNSIGNED)
+            await self.refuse(scope, send, REFUSED, UNSIGNED)
             return
         length = head.get(b"content-length", b"0")
         if not length.isdigit() or int(length[:20]) > LARGEST:
