@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -72,6 +73,7 @@ def stacked(people: Sequence[Client], layout: Layout, workers: int = 1, **how: A
 
 def compiled(people: Sequence[Client], layout: Layout, **how: Any) -> Front:
     """A federation whose clients train by compiled code."""
+    pytest.importorskip("llvmlite")
     from coterie.engines.compiled.backend import Compiled
 
     return Front(people, layout, backend=Compiled(layout, people[0].x[:4]), **how)

@@ -18,7 +18,7 @@ def relu(f: Function, size: int) -> None:
     a, count = f.arguments
 
     def some(i: Any, lanes: list[int]) -> None:
-        v = a.vector(i)
+        v = a.vector(i).held()
         a.put(i, v.compare(">", 0.0, unordered=True).where(v, f.zero), lanes[0])
 
     samples(f, count, size, some)
@@ -30,7 +30,7 @@ def relu_backward(f: Function, size: int) -> None:
 
     def some(i: Any, lanes: list[int]) -> None:
         passes = a.vector(i).compare(">", 0.0, unordered=True)
-        g.put(i, passes.where(g.vector(i), f.zero), lanes[0])
+        g.put(i, passes.where(g.vector(i).held(), f.zero), lanes[0])
 
     samples(f, count, size, some)
 

@@ -28,6 +28,8 @@ class Compiled(Stacked):
     does not know is trained as `Serial` does it, and `notes` says so.
     """
 
+    together = 500  # test samples in one portion: a large one is no faster, small ones share out
+
     def __init__(self, layout: Layout, samples: Tensor) -> None:
         """`samples` are a few of any client, on which the code is tried out."""
         self.layout, self.workers, self.layers = layout, 1, None

@@ -1,14 +1,13 @@
 """A convolution, channels last. Its weights are (out, height, width x in).
 
 A field is what one place of the output sees: `height` rows of `width x in` numbers, each of them in
-one piece also in the input. Behind a maximum only one place of four has a gradient, and `where`
-says at which field it was: the way back visits those fields alone.
+one piece also in the input. Behind a maximum only one place of four has a gradient (`where` says
+which field it was), and ReLU stops half of those: the way back lists what is left, and visits the
+fields of that alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 from coterie.engines.compiled.loops import LANES, Array, Function, Value, Variable, in_vectors
 from coterie.engines.compiled.step import Step
 
-CACHE = 24_000  # bytes that are read many times in a row
+CACHE = 60_000  # bytes that are read many times in a row
 SUMS = 12  # vectors of sums that stay in registers beside what they are made of
 
 
@@ -144,79 +143,90 @@ class Convolution:
             for v, s in enumerate(several):
                 to.put(LANES * v, s.now, LANES if padded else lanes[v])
 
-    def backward_weights(self, f: Function) -> None:
-        """dw[o, place in a field] = sum over samples and fields of g[o] x, and the step.
-
-        One output at a time, a few samples that stay in the cache: some vectors of its fields are
-        in registers.
-        """
-        x, g, where, dw, count, *target = f.arguments
-        clear(f, dw, self.outputs * self.size)
-        with f.loop(0, count, self.together) as b:
-            last = f.least(b + self.together, count)
-            for some in self.groups():
-                with f.loop(0, self.outputs) as o:
-                    self.output_weights(
-                        f, (x, g, where, dw.start(o * self.size)), (b, last), o, some
-                    )
-        step = Step.of(f, *target)
-        in_vectors(
-            f, self.outputs * self.size, 1, lambda i, lanes: step.apply(i, dw.vector(i), lanes[0])
-        )
-
-    def output_weights(
-        self,
-        f: Function,
-        arrays: tuple[Array, Array, Array, Array],
-        samples: tuple[Value, Value],
-        o: Value,
-        some: list[tuple[int, int, int]],
-    ) -> None:
-        """The gradient of one output's weights, some vectors of them, from some samples."""
-        x, g, where, dw = arrays
-        # Two sets of sums hide how long one product takes, where there are few.
-        apart = 2 if 2 * len(some) <= SUMS and self.out.width % 2 == 0 else 1
-        sums = [f.variables(len(some)) for _ in range(apart)]
-        with f.loop(*samples) as b:
-            image = x.start(b * self.image.size)
-            with f.loop(0, self.out.height) as i, f.loop(0, self.out.width, apart) as j:
-                for k, several in enumerate(sums):
-                    number, at = self.gradient(g, where, b, i, j + k, o)
-                    field = image.start(at)
-                    for s, (row, t, _) in zip(several, some, strict=True):
-                        s.add_product(number, field.vector(row * self.image.row + t))
-        for n, (row, t, lanes) in enumerate(some):
-            total = dw.vector(row * self.length + t)
-            for several in sums:
-                total = total + several[n].now
-            dw.put(row * self.length + t, total, lanes)
-
     @property
     def together(self) -> int:
-        """Samples that are visited again for every output: as many as fit in the cache."""
-        of_one = (
-            self.image.size + self.out.size + up(self.outputs) * self.out.height * self.out.width
-        )
-        return max(1, CACHE // (4 * of_one))
+        """Samples on the way back at once: as many as stay in the cache from output to output."""
+        places = self.out.height * self.out.width
+        return max(1, CACHE // (4 * (self.image.size + 2 * self.out.size + 2 * places)))
 
-    @contextmanager
-    def each_place(self, f: Function, count: Value) -> Iterator[tuple[Value, Value, Value]]:
-        """Every place that leaves, sample by sample and row by row."""
-        with f.loop(0, count) as b, f.loop(0, self.out.height) as i, f.loop(0, self.out.width) as j:
-            yield b, i, j
+    @property
+    def room(self) -> int:
+        """Gradients of one output that can be listed at once."""
+        return self.together * self.out.height * self.out.width + 1
 
-    def gradient(
-        self, g: Array, where: Array, b: Value, i: Value, j: Value, o: Value
-    ) -> tuple[Value, Value]:
-        """A gradient in every lane, and where the field that it belongs to begins."""
-        number = g[b * self.out.size + self.out.at(i, j) + o].spread()
-        if not self.window:
-            return number, self.field(i, j)
-        return number, where[self.place(b, i, j) + o].wide()
+    def list_gradients(self, f: Function) -> None:
+        """For each output its gradients that are not zero, and where their fields begin.
+
+        Behind a maximum and ReLU, that is an eighth of all places. Neighbours of one sample are
+        kept apart by those of the others: what is added to one field is not waited for at once.
+        """
+        g, where, fields, numbers, ends, count = f.arguments
+        with f.loop(0, self.outputs) as o:
+            at, number = fields.start(o * self.room), numbers.start(o * self.room)
+            n = Variable(f, f.number(0))
+            places = f.loop(0, self.out.height), f.loop(0, self.out.width), f.loop(0, count)
+            with places[0] as i, places[1] as j, places[2] as b:
+                here = g[b * self.out.size + self.out.at(i, j) + o]
+                field = self.field(i, j)
+                if self.window:
+                    field = where[self.place(b, i, j) + o].wide()
+                at[n.now] = (b * self.image.size + field).narrow()
+                number[n.now] = here  # and written over, if it is zero
+                n.set(n.now + here.compare("!=", 0.0, unordered=True).wide())
+            ends[o] = n.now
+            with f.when(n.now > 0):  # one more, of nothing: they are visited in pairs
+                at[n.now] = at[n.now - 1]
+                number[n.now] = f.real(0.0)
 
     def place(self, b: Value, i: Value, j: Value) -> Value:
         """Where `where` begins to tell of a window."""
         return ((b * self.out.height + i) * self.out.width + j) * up(self.outputs)
+
+    def backward_weights(self, f: Function) -> None:
+        """dw[o] += g x[field], over the gradients listed: vectors of the field are in registers."""
+        x, fields, numbers, ends, dw = f.arguments
+        for some in self.groups():
+            apart = 2 if 2 * len(some) <= SUMS else 1  # to hide how long a product takes
+            with f.loop(0, self.outputs) as o:
+                at, number = fields.start(o * self.room), numbers.start(o * self.room)
+                sums = [f.variables(len(some)) for _ in range(apart)]
+                with f.loop(0, ends[o], apart) as n:
+                    for k, several in enumerate(sums):
+                        field, g = x.start(at[n + k].wide()), number[n + k].spread()
+                        for s, (row, t, _) in zip(several, some, strict=True):
+                            s.add_product(g, field.vector(row * self.image.row + t))
+                to = dw.start(o * self.size)
+                for k, (row, t, lanes) in enumerate(some):
+                    total = to.vector(row * self.length + t)
+                    for several in sums:
+                        total = total + several[k].now
+                    to.put(row * self.length + t, total, lanes)
+
+    def backward_inputs(self, f: Function) -> None:
+        """dx[field] += g w[o], over the gradients listed: vectors of weights are in registers."""
+        w, fields, numbers, ends, dx, count = f.arguments
+        clear(f, dx, self.image.size, count)
+        for some in self.groups():
+            with f.loop(0, self.outputs) as o:
+                at, number = fields.start(o * self.room), numbers.start(o * self.room)
+                mine = w.start(o * self.size)
+                weights = [mine.vector(row * self.length + t) for row, t, _ in some]
+                with f.loop(0, ends[o]) as n:
+                    field, g = dx.start(at[n].wide()), number[n].spread()
+                    for weight, (row, t, lanes) in zip(weights, some, strict=True):
+                        place = row * self.image.row + t
+                        field.put(place, f.fma(g, weight, field.vector(place)), lanes)
+
+    def step(self, f: Function) -> None:
+        """The step of all weights; what was their gradient is zero again."""
+        dw, *target = f.arguments
+        step = Step.of(f, *target)
+
+        def some(i: Any, lanes: list[int]) -> None:
+            step.apply(i, dw.vector(i), lanes[0])
+            dw.put(i, f.zero, lanes[0])
+
+        in_vectors(f, self.outputs * self.size, 1, some)
 
     def groups(self) -> list[list[tuple[int, int, int]]]:
         """The vectors of a field, (row, start in it, lanes), as many together as fit registers."""
@@ -229,64 +239,6 @@ class Convolution:
         size = -(-len(every) // count)
         return [every[i : i + size] for i in range(0, len(every), size)]
 
-    def backward_inputs(self, f: Function) -> None:
-        """dx[field] += g[o] w[o], over all fields and outputs.
-
-        Behind a maximum, the outputs of a window are first listed by which of its places was
-        largest, so that those of one place are summed in registers. Zeros are left out.
-        """
-        g, where, w, dx, listed, count = f.arguments
-        clear(f, dx, self.image.size, count)
-        with self.each_place(f, count) as (b, i, j):
-            image = dx.start(b * self.image.size)
-            here = g.start(b * self.out.size + self.out.at(i, j))
-            if self.window:
-                self.add_window(f, (image, here, where, w, listed), b, i, j)
-            else:
-                with f.loop(0, self.outputs) as o:
-                    listed[o] = o
-                self.add(f, image.start(self.field(i, j)), here, w, listed, f.number(self.outputs))
-
-    def add_window(
-        self, f: Function, arrays: tuple[Array, ...], b: Value, i: Value, j: Value
-    ) -> None:
-        """What the places of one window add."""
-        image, g, where, w, listed = arrays
-        corner = self.field(i * self.window, j * self.window)
-        ends = self.list_outputs(f, g, where.start(self.place(b, i, j)), corner, listed)
-        for n, place in enumerate(product(range(self.window), repeat=2)):
-            to = image.start(corner + self.field(*place))
-            self.add(f, to, g, w, listed.start(n * self.outputs), ends[n])
-
-    def list_outputs(
-        self, f: Function, g: Array, where: Array, corner: Value, listed: Array
-    ) -> list[Value]:
-        """For each place of a window, the outputs that were largest there; how many they are."""
-        places = list(product(range(self.window), repeat=2))
-        ends = [Variable(f, f.number(0)) for _ in places]
-        with f.loop(0, self.outputs) as o:
-            at = where[o].wide() - corner
-            alive = g[o].compare("!=", 0.0, unordered=True)
-            for n, (place, end) in enumerate(zip(places, ends, strict=True)):
-                listed[end.now + n * self.outputs] = o  # and written over, if it was not here
-                end.set(end.now + (at.compare("==", self.field(*place)) & alive).wide())
-        return [end.now for end in ends]
-
-    def add(
-        self, f: Function, field: Array, g: Array, w: Array, listed: Array, many: Value
-    ) -> None:
-        """Add to a field the weights of the outputs listed, times their gradients."""
-        with f.when(many > 0):
-            for some in self.groups():
-                sums = [Variable(f, field.vector(r * self.image.row + t)) for r, t, _ in some]
-                with f.loop(0, many) as n:
-                    o = listed[n]
-                    number, weights = g[o].spread(), w.start(o * self.size)
-                    for s, (row, t, _) in zip(sums, some, strict=True):
-                        s.add_product(number, weights.vector(row * self.length + t))
-                for s, (row, t, lanes) in zip(sums, some, strict=True):
-                    field.put(row * self.image.row + t, s.now, lanes)
-
     def backward_bias(self, f: Function) -> None:
         """The sum of g over samples and places, and the step."""
         g, count, *target = f.arguments
@@ -294,9 +246,10 @@ class Convolution:
 
         def outputs(o: Any, lanes: list[int]) -> None:
             total = Variable(f, f.zero)
-            with self.each_place(f, count) as (b, i, j):
-                at = b * self.out.size + self.out.at(i, j) + o
-                total.set(total.now + g.vector(at))
+            with f.loop(0, count) as b, f.loop(0, self.out.height) as i:
+                row = g.start(b * self.out.size + self.out.at(i, 0) + o)
+                with f.loop(0, self.out.width) as j:
+                    total.set(total.now + row.vector(j * self.out.channels))
             step.apply(o, total.now, lanes[0])
 
         in_vectors(f, self.outputs, 1, outputs)

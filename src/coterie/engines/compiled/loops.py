@@ -86,6 +86,15 @@ class Value:
         """Of a comparison, lane by lane: one or the other."""
         return Value(self.f, self.f.build.select(self.raw, yes.raw, no.raw))
 
+    def held(self) -> Value:
+        """The same value, as one that LLVM takes to be in a register.
+
+        Else, where zeros replace some lanes of what was just read, it writes only those: some
+        processors take ten times as long for that as for a whole vector.
+        """
+        same = ir.FunctionType(VECTOR, [VECTOR])
+        return Value(self.f, self.f.build.asm(same, "", "=x,0", [self.raw], False))
+
     def spread(self) -> Value:
         """One number in every lane."""
         lanes = ir.VectorType(self.raw.type, LANES)

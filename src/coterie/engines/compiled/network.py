@@ -47,7 +47,9 @@ class Workspace:
         self.capacity, self.plan, self.allot = capacity, plan, allot
         self.held = [self.make(buffer) for buffer in plan.buffers.values()]
         self.buffers = pointers(self.held)
-        self.rows = {name: allot("array", plan.size) for name in ROWS[:2]}
+        self.rows: dict[str, NDArray[Any]] = {}
+        for name in ROWS[:2]:
+            self.row(name)
 
     def make(self, buffer: Buffer) -> NDArray[Any]:
         """The memory of one buffer."""
@@ -57,6 +59,7 @@ class Workspace:
         """A row in the kernels' order; those that few trainings need are made when they do."""
         if name not in self.rows:
             self.rows[name] = self.allot("array", self.plan.size)
+            self.places = pointers([self.rows.get(row, self.rows["w"]) for row in ROWS])
         return self.rows[name]
 
 
@@ -104,8 +107,8 @@ class Network:
         seen = torch.cat([order for (order, _), _ in plans])
         before = [one[0] for _, one in plans if one is not None]
         inner = torch.cat(before) if before else seen
-        self.check_order(seen, sizes, len(x))
-        self.check_order(inner, sizes, len(x))
+        for order in (seen, inner) if before else (seen,):
+            self.check_order(order, sizes, len(x))
         space = self.workspace(max(int(sizes.max()), READING))
         self.fill(space, "w", descent.start)
         space.row("velocity").fill(0)
@@ -120,10 +123,9 @@ class Network:
         numbers = (solver.lr, sgd.momentum, sgd.weight_decay, solver.prox, solver.meta, terms)
         rates = np.array(numbers, np.float32)
         assert len(rates) == len(RATES)
-        rows = pointers([space.rows.get(name, space.rows["w"]) for name in ROWS])
         self.machine.train(
             space.buffers,
-            rows,
+            space.places,
             x.data_ptr(),
             y.data_ptr(),
             seen.data_ptr(),
@@ -194,14 +196,14 @@ class Network:
         """Labels that the code may write at."""
         if not n or y.shape != (n,) or y.dtype != torch.long or not y.is_contiguous():
             raise UnfitError(f"labels {tuple(y.shape)} of {y.dtype}")
-        if int(y.min()) < 0 or int(y.max()) >= self.plan.outputs:
+        if int(y.numpy().view(np.uint64).max()) >= self.plan.outputs:  # or below zero
             raise UnfitError(f"labels outside [0, {self.plan.outputs})")
 
     def check_order(self, order: Tensor, sizes: NDArray[np.int64], n: int) -> None:
         """Samples that there are, in mini-batches that use each entry once."""
         if len(order) != sizes.sum() or sizes.min() < 1:
             raise UnfitError("mini-batches of other sizes than said")
-        if int(order.min()) < 0 or int(order.max()) >= n:
+        if int(order.numpy().view(np.uint64).max()) >= n:  # one below zero is very large
             raise UnfitError(f"samples outside [0, {n})")
 
     def learns(self, mask: Tensor | None) -> NDArray[np.int64]:

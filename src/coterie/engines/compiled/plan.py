@@ -85,7 +85,9 @@ class Plan:
                 found[f"y{n}"] = Buffer("array", 0, conv.result.size if conv.window else 0)
                 windows = conv.out.height * conv.out.width * up(conv.outputs)
                 found[f"where{n}"] = Buffer("smalls", windows if conv.window else 0)
-                found[f"listed{n}"] = Buffer("ints", 0, conv.outputs * max(1, conv.window**2) + 1)
+                found[f"fields{n}"] = Buffer("smalls", 0, conv.outputs * conv.room)
+                found[f"numbers{n}"] = Buffer("array", 0, conv.outputs * conv.room)
+                found[f"ends{n}"] = Buffer("ints", 0, conv.outputs)
         return found
 
 

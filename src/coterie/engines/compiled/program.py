@@ -98,7 +98,9 @@ class Program:
             case Convolution():
                 self.kernel(f"lay{n}", kernel.lay, "aa")
                 self.kernel(f"forward{n}", kernel.forward, "aaaa")
-                self.kernel(f"weights{n}", kernel.backward_weights, "aasan+")
+                self.kernel(f"list{n}", kernel.list_gradients, "assain")
+                self.kernel(f"weights{n}", kernel.backward_weights, "asaia")
+                self.kernel(f"step{n}", kernel.step, "a+")
                 if kernel.window:
                     self.kernel(f"maximum{n}", pooling.maximum, "aas", conv=kernel)
             case Mean():
@@ -107,7 +109,7 @@ class Program:
         if not isinstance(kernel, Mean):
             self.kernel(f"bias{n}", kernel.backward_bias, "an+")
             if n > 1:
-                takes = "aaan" if isinstance(kernel, Dense) else "asaain"
+                takes = "aaan" if isinstance(kernel, Dense) else "asaian"
                 self.kernel(f"inputs{n}", kernel.backward_inputs, takes)
         if stage.relu:
             self.kernel(f"relu{n}", activation.relu, "an", size=stage.leaves)
@@ -178,37 +180,54 @@ class Program:
             a, g, kernel = mine(f"a{n}"), mine(f"g{n}"), stage.kernel
             if stage.relu:
                 self.call(f, f"stop{n}", a, g, count)
-            if n > 1:
-                self.write_inputs(f, n, w.start(stage.weight), mine, count)
-            if isinstance(kernel, Mean):
-                continue
-            image = mine(f"a{n - 1}") if n > 1 or "a0" in self.names else x
+            if isinstance(kernel, Convolution):
+                weight = w.start(stage.weight), learns[stage.tensors[0]] > 0
+                self.write_gradients(f, n, kernel, mine, weight, count)
+            elif isinstance(kernel, Mean):
+                self.write_shares(f, n, kernel, mine, count)
+            elif n > 1:
+                self.call(f, f"inputs{n}", g, w.start(stage.weight), mine(f"g{n - 1}"), count)
             for tensor, start in zip(stage.tensors, (stage.weight, stage.bias), strict=False):
                 target = (move.start(start), velocity.start(start), *rates)
                 with f.when(learns[tensor] > 0):
                     if tensor != stage.tensors[0]:
                         self.call(f, f"bias{n}", g, count, *target)
-                    elif isinstance(kernel, Dense):
-                        self.call(f, f"weights{n}", image, mine("places"), g, count, *target)
+                    elif isinstance(kernel, Convolution):
+                        self.call(f, f"step{n}", mine(f"dw{n}"), *target)
                     else:
-                        beside = mine(f"where{n}"), mine(f"dw{n}")
-                        self.call(f, f"weights{n}", image, g, *beside, count, *target)
+                        image = mine(f"a{n - 1}") if n > 1 else x
+                        self.call(f, f"weights{n}", image, mine("places"), g, count, *target)
 
-    def write_inputs(
-        self, f: Function, n: int, weight: Array, mine: Callable[[str], Array], count: Value
+    def write_gradients(
+        self,
+        f: Function,
+        n: int,
+        conv: Convolution,
+        mine: Callable[[str], Array],
+        weight: tuple[Array, Value],
+        count: Value,
     ) -> None:
-        """The gradient of what entered a stage."""
-        kernel, g, dx = self.plan.stages[n - 1].kernel, mine(f"g{n}"), mine(f"g{n - 1}")
-        match kernel:
-            case Dense():
-                self.call(f, f"inputs{n}", g, weight, dx, count)
-            case Convolution():
-                beside = mine(f"where{n}"), weight, dx, mine(f"listed{n}")
-                self.call(f, f"inputs{n}", g, *beside, count)
-            case Mean():
-                with f.loop(0, count) as b:
-                    come, to = g.start(b * kernel.out.size), dx.start(b * kernel.image.size)
-                    self.call(f, f"inputs{n}", come, to)
+        """The way back through a convolution, some samples at a time."""
+        w, learns = weight
+        listed = mine(f"fields{n}"), mine(f"numbers{n}"), mine(f"ends{n}")
+        with f.loop(0, count, conv.together) as b:
+            some = f.least(count - b, conv.together)
+            g, image = mine(f"g{n}").start(b * conv.out.size), b * conv.image.size
+            where = mine(f"where{n}").start(conv.place(b, f.number(0), f.number(0)))
+            self.call(f, f"list{n}", g, where, *listed, some)
+            with f.when(learns):
+                self.call(f, f"weights{n}", mine(f"a{n - 1}").start(image), *listed, mine(f"dw{n}"))
+            if n > 1:
+                self.call(f, f"inputs{n}", w, *listed, mine(f"g{n - 1}").start(image), some)
+
+    def write_shares(
+        self, f: Function, n: int, mean: Mean, mine: Callable[[str], Array], count: Value
+    ) -> None:
+        """The way back through a mean."""
+        g, dx = mine(f"g{n}"), mine(f"g{n - 1}")
+        with f.loop(0, count) as b:
+            come, to = g.start(b * mean.out.size), dx.start(b * mean.image.size)
+            self.call(f, f"inputs{n}", come, to)
 
     def write_train(self, f: Function) -> None:
         """All steps of one client."""

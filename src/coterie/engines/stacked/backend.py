@@ -37,6 +37,8 @@ class Stacked(Serial):
     `Serial` does it, and `notes` says so.
     """
 
+    together = TOGETHER
+
     def __init__(self, layout: Layout, samples: Tensor, *, workers: int = 1) -> None:
         """`samples` are a few of any client, on which the layers are tried out."""
         self.layout = layout
@@ -55,7 +57,7 @@ class Stacked(Serial):
         if not isinstance(question.task, SteppedTask) or (solver and self.layers is None):
             return super().portions(question)
         if solver is None:
-            return readings(question)
+            return readings(question, self.together)
         if not m:
             return []
         order = question.sizes.argsort(descending=True, stable=True).tolist()
@@ -152,7 +154,7 @@ class Stacked(Serial):
         return [parts[f.x.data_ptr()] for f in forwards]
 
 
-def readings(question: Question) -> list[Portion]:
+def readings(question: Question, together: int) -> list[Portion]:
     """Clients who hold one model together, a number of test samples at a time."""
     held = question.state.assign[question.cohort]
     portions: list[Portion] = []
@@ -161,7 +163,7 @@ def readings(question: Question) -> list[Portion]:
         i, model = int(question.cohort[j]), int(held[j])
         if model != last or room <= 0:
             portions.append([])
-            room, last = TOGETHER, model
+            room, last = together, model
         portions[-1].append(j)
         room -= len(question.clients[i].y_test)
     return portions
