@@ -11,13 +11,16 @@ import pytest
 import torch
 from torch import Tensor
 
+import coterie as ct
 from coterie.core.errors import DivergedError, QuorumError
+from coterie.core.events import Event
 from coterie.core.loop import evaluate
 from coterie.core.types import Reply
 from coterie.engines.question import Question, Refusal
 from coterie.engines.serial import Serial
 from coterie.methods import METHODS
-from coterie.runs.measure import tested
+from coterie.runs import measure
+from coterie.tasks.solver import Solver
 from tests.test_contract import measured, method
 from tests.tiny import federation
 
@@ -103,9 +106,35 @@ def test_extreme_answers_end_no_run_without_a_code(name: str, part: str, extreme
     with suppress(DivergedError, QuorumError):  # the coded ends that a run may have
         for state in measured(m, fed, 3):
             scores = evaluate(m, state, fed)
-            for row in tested(state, scores, fed.names, fed.sizes, "clustered", None):
+            for row in measure.tested(state, scores, fed.names, fed.sizes, "clustered", None):
                 assert math.isfinite(row.value), row
                 assert "accuracy" not in row.metric or 0 <= row.value <= 1, row
     blamed = {i for asked in fed.ledger for i in asked.rejected}
     if extreme in ("inf", "1e300", "-1e300", "1e38", "-1e38", "one huge"):
         assert HOSTILE in blamed
+
+
+@pytest.mark.parametrize("lr", [1e10, 1e25])
+@pytest.mark.parametrize("name", METHODS)
+def test_training_that_diverges_ends_as_diverged_or_stays_finite(name: str, lr: float) -> None:
+    fed, m = federation(), method(name, fraction=1.0, solver=Solver(lr=lr, epochs=5, batch=8))
+    with suppress(DivergedError):
+        for state in measured(m, fed, 3):
+            scores = evaluate(m, state, fed)
+            assert torch.isfinite(state.models).all()
+            assert torch.isfinite(scores.loss).all()
+    kept = [t for memory in fed.memories().values() for t in memory.values()]
+    assert all(torch.isfinite(t).all() for t in kept)
+
+
+def test_a_run_that_diverges_tells_of_every_client_before_it_ends() -> None:
+    heard: list[Event] = []
+    people = ct.partition("digits", "iid", clients=3)
+    with pytest.raises(DivergedError) as error:
+        ct.fit(ct.Local(Solver(lr=1e10)), people, "cnn-s", rounds=2, on_event=heard.append)
+    assert error.value.exit == 6
+    told = [e for e in heard if e["event"] == "rejected"]
+    assert {(e["client"], e["round"], e["task"]) for e in told} == {
+        (name, 1, "Train") for name in people.names
+    }
+    assert all("private are not finite" in e["why"] for e in told)

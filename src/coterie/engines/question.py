@@ -157,8 +157,7 @@ class Backend(ABC):
                 "its answer_form",
             )
         raise DivergedError(
-            f"all {len(refused)} clients sent updates that are not finite "
-            f"in round {question.round + 1}",
+            f"all {len(refused)} clients left the finite numbers in round {question.round + 1}",
             code="R014",
             where=where,
             why=f"the learning rate is probably too high for this model ({question.task})",
