@@ -7,7 +7,18 @@ from typing import Annotated
 import typer
 import typer.core
 
-from coterie.cli import compare, data, doctor, federation, files, lists, newcomers, report, train
+from coterie.cli import (
+    compare,
+    data,
+    doctor,
+    federation,
+    files,
+    lists,
+    models,
+    newcomers,
+    report,
+    train,
+)
 from coterie.core.version import __version__
 
 typer.core.HAS_RICH = False  # or "[default: x]" is escaped for rich, which prints no help here
@@ -51,6 +62,8 @@ for command in (
     compare.compare,
     newcomers.newcomers,
     newcomers.place,
+    models.export,
+    models.predict,
     report.report,
     report.live,
     federation.certs,

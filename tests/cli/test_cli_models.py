@@ -1,0 +1,154 @@
+"""Models taken away from a run: used without coterie, they say what they said in it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import coterie as ct
+from tests.cli.test_cli import call
+from tests.studies.test_federation import Server
+
+# Loaders as docs/export.md shows them, in a process that has no coterie.
+HEAD = """
+import sys; sys.modules["coterie"] = None
+import json, numpy as np, torch
+x = np.load("x.npy").astype("float32")
+"""
+LOADERS = {
+    "safetensors": """
+from collections import OrderedDict
+from safetensors import safe_open
+with safe_open("m.safetensors", "pt") as file:
+    card = json.loads(file.metadata()["coterie"])
+    weights = {name: file.get_tensor(name) for name in file.keys()}
+line = [(name, getattr(torch.nn, kind)(**options)) for name, kind, options in card["layers"]]
+net = torch.nn.Sequential(OrderedDict(line)).eval()
+net.load_state_dict(weights)
+peak, mean, std = (torch.tensor(card["scaling"][k]) for k in ("peak", "mean", "std"))
+logits = net((torch.tensor(x) / peak - mean) / std).detach().numpy()
+""",
+    "pt2": """
+extra = {"coterie.json": ""}
+model = torch.export.load("m.pt2", extra_files=extra).module()
+card = json.loads(extra["coterie.json"])
+logits = model(torch.tensor(x)).detach().numpy()
+""",
+    "onnx": """
+import onnxruntime
+session = onnxruntime.InferenceSession("m.onnx")
+card = json.loads(session.get_modelmeta().custom_metadata_map["coterie"])
+logits = session.run(None, {"x": x})[0]
+""",
+}
+TAIL = """
+assert card["classes"][3] == "3" and card["client"] == "2", card
+np.save("y.npy", logits)
+"""
+SMALL = ["partition.clients=4", "train.rounds=2", "engine.name=serial", "model.name=cnn-s"]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*words: str, method: str = "fedclust") -> ct.Result:
+    words = ("run", *SMALL, "--method", method, *words, "--out", "r", "--no-report", "--quiet")
+    assert call([*words]) == 0
+    return ct.open_run("r")
+
+
+def test_samples(result: ct.Result, i: int) -> str:
+    """A client's test samples as they are stored, in a file."""
+    digits, index = ct.load("digits"), result.population.partition.test[i]
+    np.savez("mine.npz", x=digits.x[index].numpy(), y=digits.y[index].numpy())
+    return "mine.npz"
+
+
+test_samples.__test__ = False  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("format", list(LOADERS))
+def test_an_export_says_without_coterie_what_the_model_says(format: str) -> None:
+    if format == "onnx":
+        pytest.importorskip("onnxscript")
+        pytest.importorskip("onnxruntime")
+    result = run()
+    words = ["export", "r", "--client", "2", "--format", format, "--out", f"m.{format}"]
+    assert call(words) == 0
+    x = ct.load("digits").x[:37]
+    np.save("x.npy", x.numpy())
+    subprocess.run([sys.executable, "-c", HEAD + LOADERS[format] + TAIL], check=True)
+    with torch.no_grad():
+        expected = result.model("2")(result.population.data.scaler(x))
+    torch.testing.assert_close(torch.tensor(np.load("y.npy")), expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("method", ["fedclust", "ditto", "kin"])
+def test_predictions_have_the_accuracy_of_the_records(
+    method: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = run(method=method)
+    data = test_samples(result, 3)
+    assert call(["predict", "r", "--data", data, "--client", "3", "--out", "p.csv"]) == 0
+    assert call(["export", "r", "--client", "3", "--out", "m.safetensors"]) == 0
+    assert call(["predict", "m.safetensors", "--data", data, "--out", "q.csv"]) == 0
+    rows = list(csv.DictReader(io.StringIO(Path("p.csv").read_text())))
+    right = [row["label"] == row["prediction"] for row in rows]
+    assert sum(right) / len(right) == pytest.approx(result.accuracy["3"], abs=1e-9)
+    assert sum(float(rows[0][f"p({k})"]) for k in range(10)) == pytest.approx(1, abs=1e-4)
+    assert Path("q.csv").read_bytes() == Path("p.csv").read_bytes()
+
+
+def test_somebody_new_hears_which_cluster_and_why(capsys: pytest.CaptureFixture[str]) -> None:
+    result = run("partition.kind=rotation:0,180", "fedclust.clusters=2")
+    digits = ct.load("digits")
+    np.savez("new.npz", x=digits.x[:80].flip(2, 3).numpy(), y=digits.y[:80].numpy())
+    turned = result.population.group.tolist().index(1)
+    capsys.readouterr()
+    assert call(["predict", "r", "--data", "new.npz"]) == 0
+    said = capsys.readouterr()
+    assert f"given the model of cluster {result.clusters[str(turned)]}, by the rule of" in said.err
+    assert "right on these samples: cluster 0" in said.err
+    assert len(said.out.splitlines()) == 81
+
+
+def test_every_client_has_a_file_and_one_must_be_meant(capsys: pytest.CaptureFixture[str]) -> None:
+    run(method="ditto")
+    capsys.readouterr()
+    assert call(["export", "r"]) == 2
+    assert "--client NAME, --cluster C or --all" in capsys.readouterr().err
+    assert call(["export", "r", "--all"]) == 0
+    files = sorted(p.name for p in Path("r/export").iterdir())
+    assert files == [f"{i}.safetensors" for i in range(4)]
+    assert call(["export", "r", "--client", "nobody"]) == 2
+    assert "error[C037]" in capsys.readouterr().err
+    assert call(["export", "r", "--client", "1", "--out", "m.bin"]) == 2
+    assert "error[C057]" in capsys.readouterr().err
+
+
+def test_the_model_that_all_share_need_not_be_named() -> None:
+    run(method="fedavg")
+    assert call(["export", "r"]) == 0
+    assert ct.load_model("r/export/cluster-0.safetensors").about == {"cluster": 0, "round": 2}
+
+
+def test_a_federation_is_exported_and_asked(tmp_path: Path) -> None:
+    server = Server(tmp_path)
+    server.run()
+    out = str(server.out)
+    assert call(["export", out, "--client", "1", "--out", "m.safetensors"]) == 0
+    assert call(["predict", "m.safetensors", "--data", "digits", "--out", "p.csv"]) == 0
+    assert call(["predict", out, "--data", "digits", "--out", "q.csv"]) == 0
+    assert len(Path("q.csv").read_text().splitlines()) == 1798
+    with pytest.raises(ct.CheckpointError, match="how its samples are scaled"):
+        ct.load_model("m.safetensors")(torch.zeros(1, 1, 8, 8))
