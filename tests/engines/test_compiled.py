@@ -6,6 +6,7 @@ import os
 import pickle
 import threading
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,12 +15,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+import coterie as ct
 from coterie.core.client import Client
 from coterie.core.errors import ClientError
 from coterie.core.layout import Layout
 from coterie.core.rng import stream
 from coterie.core.types import Sendable, State
-from coterie.engines.choice import choose
+from coterie.engines.choice import Choice, choose
 from coterie.engines.compiled import host
 from coterie.engines.compiled.host import NotCompilableError, check_machine
 from coterie.engines.compiled.planning import planned
@@ -502,6 +504,40 @@ def test_what_is_not_compiled_is_said_and_trained_all_the_same(net: nn.Module, w
     state = State.shared(layout.initial, 2)
     a, b = (f.at(0).ask(f.clients, Train(Solver(batch=3)), state) for f in (fed, truth))
     assert torch.equal(a.values, b.values)
+
+
+@pytest.mark.parametrize("recorded", ["compiled", "stacked"])
+def test_a_run_is_resumed_on_the_engine_it_was_started_on(recorded: str, tmp_path: Path) -> None:
+    """Also one from before there was a compiled engine: to the bit, whatever auto would take."""
+    clients = ct.partition("digits", "rotation", clients=4, seed=3)
+
+    def fit(out: Path, engine: str, rounds: int, **how: Any) -> ct.Result:
+        return ct.fit(
+            *(ct.FedAvg(Solver(batch=5, epochs=4)), clients, "cnn-s"),
+            **{"rounds": rounds, "seed": 3, "engine": engine, "workers": 2, "out": out, **how},
+        )
+
+    whole = fit(tmp_path / "whole", recorded, 3)
+    half = fit(tmp_path / "half", recorded, 2)
+    assert str(choose(half.fed.layout, half.method, clients.sizes, clients.shape, 2)).startswith(
+        "compiled"
+    )
+    resumed = fit(tmp_path / "half", "auto", 3, resume=True)
+    assert torch.equal(resumed.state.models, whole.state.models)
+    other = fit(tmp_path / "other", "stacked" if recorded == "compiled" else "compiled", 3)
+    assert not torch.equal(other.state.models, whole.state.models)
+
+
+def test_auto_leaves_large_products_to_libraries() -> None:
+    wide = Layout(nn.Sequential(nn.Linear(784, 1024), nn.ReLU(), nn.Linear(1024, K)))
+
+    def chosen(batch: int) -> Choice:
+        method = FedAvg(Solver(batch=batch, epochs=10))
+        return choose(wide, method, torch.full((20,), 500.0), (784,), 2)
+
+    assert chosen(10).name == "compiled"
+    assert [chosen(b).name for b in (64, 0)] == ["stacked", "stacked"]
+    assert "products" in chosen(64).why
 
 
 def test_auto_takes_it_where_it_can(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,11 +27,12 @@ from coterie.engines.workers.shared_memory import in_place
 from coterie.methods import find
 from coterie.methods.fedavg import FedAvg
 from coterie.models.factory import build
+from coterie.studies import training
 from coterie.tasks.solver import Solver
 from coterie.tasks.train import Train
 from tests.engines.test_engine import Count, Stumble, everybody
 from tests.engines.test_pool import Die, Echo, gone, remembers_alike, started
-from tests.tiny import federation, pooled, same, stacked
+from tests.tiny import compiled, federation, pooled, same, stacked
 
 pytest.importorskip("ray")
 SOLVER = Solver(lr=0.1, batch=8)
@@ -79,12 +81,13 @@ def fed(actors: Any) -> Any:
 
 
 @slow
-def test_ray_gives_the_bits_of_the_engine_inside(actors: Any) -> None:
+@pytest.mark.parametrize("inside", [STACKED, compiled])
+def test_ray_gives_the_bits_of_the_engine_inside(inside: Any, actors: Any) -> None:
     started(actors)
-    with on_ray(federation(kind=STACKED), 2) as fed:
+    with on_ray(federation(kind=inside), 2) as fed:
         for name in METHODS:
             fed.restore({})
-            truth, alone = federation(), pooled(federation(kind=STACKED), 2)
+            truth, alone = federation(), pooled(federation(kind=inside), 2)
             *_, c = run(method(name), truth, 3)
             for a, b in zip(run(method(name), alone, 3), run(method(name), fed, 3), strict=True):
                 assert same(a, b), name
@@ -99,6 +102,20 @@ def test_ray_gives_the_bits_of_the_engine_inside(actors: Any) -> None:
                 assert torch.equal(there.up, here.up)
             fed.ledger.clear()
             alone.close()
+
+
+def test_actors_train_as_they_did_when_the_run_began(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of runs from before there was a compiled engine were stacked."""
+    pytest.importorskip("llvmlite")
+    built = []
+    monkeypatch.setattr(training.engines, "build", lambda *given: built.append(given[-1]))
+    clients = partition("digits", "rotation", clients=4, seed=3)
+    layout = training.build_layout("cnn-s", clients.shape, clients.classes)
+    gather = training.simulation(FedAvg(SOLVER), clients, layout, engine="ray", workers=2)
+    notes = [None, {"engine": "ray", "workers": 2}]
+    notes.append(notes[1] | {"inner": "compiled"})  # type: ignore[operator]
+    said = [gather(lambda _: None, n and SimpleNamespace(notes=n)).notes for n in notes]  # type: ignore[arg-type]
+    assert built == [told["inner"] for told in said] == ["compiled", "stacked", "compiled"]
 
 
 @slow

@@ -130,5 +130,5 @@ def settle(
     if name == "auto":
         return choose(layout, method, population.sizes, population.shape, workers or cores())
     several = name in ("pool", "stacked", "compiled", "ray")
-    inner = inside_actors(layout, population.shape) if name == "ray" else ""
+    inner = inside_actors(layout, method, population.shape) if name == "ray" else ""
     return Choice(name, (workers or cores()) if several else 1, "as asked", inner)

@@ -70,6 +70,14 @@ class Plan:
         return prod(self.sample)
 
     @property
+    def widest(self) -> int:
+        """Of a network of dense layers alone, the weights of the largest; else none count."""
+        sizes = [
+            s.kernel.inputs * s.kernel.outputs for s in self.stages if isinstance(s.kernel, Dense)
+        ]
+        return max(sizes) if len(sizes) == len(self.stages) else 0
+
+    @property
     def buffers(self) -> dict[str, Buffer]:
         """All memory beside samples and rows, by name."""
         first = self.stages[0].kernel
