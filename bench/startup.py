@@ -25,7 +25,7 @@ import torch
 config = options.experiment(sys.argv[1:], {"train.rounds": 1})
 torch.set_num_threads(config.engine.threads)
 for turn in range(2):  # the first one warms up
-    clients = experiment.simulated(config)
+    _, clients = experiment.simulated(config)
     before = sum(os.times()[:4])
     training.train(clients, Plan.of(config), "")
 print(sum(os.times()[:4]) - before)

@@ -89,6 +89,7 @@ def plan(config: Config) -> dict[str, Any]:
     from coterie.studies import experiment
 
     clients = experiment.population(config)
+    config = experiment.with_network(config, clients.shape)
     parameters = experiment.network(config, clients.shape, clients.classes).size
     sizes = clients.sizes.long()
     drawn = max(1, int(config.train.participation * len(sizes) + 0.5))

@@ -9,6 +9,7 @@ from typing import Any
 
 from coterie.cli import say
 from coterie.core.events import Event, Listener
+from coterie.core.units import count
 
 
 @contextmanager
@@ -61,7 +62,7 @@ def some(names: list[str]) -> str:
 def lines(name: str, event: Event) -> None:
     """One line per round, for logs and pipes."""
     warnings(event)
-    if text := engine(event):
+    for text in outlook(event):
         say.note(text)
     if event["event"] == "resume":
         say.label("run", f"{name}  continues after round {event['round']} of {event['rounds']}")
@@ -71,9 +72,26 @@ def lines(name: str, event: Event) -> None:
         say.label("run", f"{name}  {at}  {numbers(event)}  {say.seconds(event['seconds'])}")
 
 
-def engine(event: Event) -> str:
-    """Who does the computing, said once."""
-    return f"engine  {event['engine']}" if event.get("engine") else ""
+def outlook(event: Event) -> list[str]:
+    """What a run that begins is about: its data, its network, who computes; what that will cost."""
+    found = {}
+    if "data" in event:
+        shape, partition = "x".join(map(str, event["shape"])), event["partition"]
+        found["data"] = (
+            f"{event['data']}: {count(event['samples'], 'training sample')} of {shape}, "
+            f"{count(event['classes'], 'class', 'classes')}; "
+            f"{count(event['clients'], 'client')} by {partition}"
+        )
+        chosen = " (chosen for the data)" if event["chosen"] else ""
+        sent = f"about {say.size(event['round_bytes'])} down and as much up a round"
+        found["model"] = f"{event['network']}{chosen}, {count(event['parameters'], 'parameter')}"
+        found["model"] += f"; {sent}" if event["round_bytes"] else "; nothing is sent"
+    if event.get("engine"):
+        found["engine"] = event["engine"]
+        left = event["rounds"] - event["round"]
+        if (seconds := left * event.get("round_seconds", 0)) >= 1:
+            found["engine"] += f"; roughly {say.seconds(seconds)} for {count(left, 'round')}"
+    return [f"{word:<7} {text}" for word, text in found.items()]
 
 
 def numbers(event: Event, short: bool = False) -> str:
@@ -135,7 +153,7 @@ def bar(name: str) -> Iterator[Listener]:
         task = progress.add_task(name, total=None, numbers="")
 
         def listen(event: Event) -> None:
-            if text := warning(event) or engine(event):
+            for text in filter(None, (warning(event), *outlook(event))):
                 progress.console.print(text, markup=False)
             if event["event"] in ("start", "resume", "round"):
                 progress.update(task, completed=event["round"], total=event["rounds"])

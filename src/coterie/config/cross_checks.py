@@ -141,8 +141,11 @@ def newcomers(v: Sound) -> Iterator[Problem]:
 
 def network(v: Sound) -> Iterator[Problem]:
     """A network that does not exist, or cannot be had like this."""
-    name = v("model", "name")
-    if ":" in name:
+    name, data = v("model", "name"), named.canonical(v("data", "source"))
+    shape = named.NAMED[data].shape if data else ()
+    if name == zoo.AUTO and shape:
+        name = zoo.suited(shape)
+    if ":" in name or name == zoo.AUTO:
         return
     if name not in zoo.MODELS:
         fix = similar(name.lower(), zoo.MODELS) or "coterie models lists them"
@@ -153,9 +156,8 @@ def network(v: Sound) -> Iterator[Problem]:
         yield Problem(("model", "norm"), found.value, found.reason, found.fix)
     for found in model.objections(options=v("model", "options")):
         yield Problem(("model", "options", found.setting), found.value, found.reason, found.fix)
-    data = named.canonical(v("data", "source"))
-    if data and named.NAMED[data].shape:
-        for found in model.objections(shape=named.NAMED[data].shape, whose=data):
+    if shape:
+        for found in model.objections(shape=shape, whose=str(data)):
             yield Problem(("model", "name"), name, found.reason, found.fix)
 
 

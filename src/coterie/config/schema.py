@@ -61,7 +61,7 @@ class Partition:
 class Model:
     """The network."""
 
-    name: str = "mlp"  # a network by its name, or "package.module:function"
+    name: str = "auto"  # a network by its name, "package.module:function", or one for the data
     head: str | None = None  # the layer that is the head; the last linear one if not given
     norm: Literal["group", "batch"] | None = None  # normalisation, where the network has one
     options: Mapping[str, Any] = field(default_factory=dict)  # passed to the network's builder

@@ -3,6 +3,15 @@
 from __future__ import annotations
 
 
+def count(number: float, one: str, many: str = "") -> str:
+    """So many of a thing, in the singular if it is one.
+
+    >>> count(1, "round"), count(2_000, "round"), count(3, "class", "classes")
+    ('1 round', '2,000 rounds', '3 classes')
+    """
+    return f"{number:,.0f} {one if number == 1 else many or one + 's'}"
+
+
 def size(count: float) -> str:
     """Bytes for people.
 

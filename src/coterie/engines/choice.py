@@ -54,9 +54,7 @@ def choose(
 
     A method without the hyper-parameters that most have is taken to be a usual one.
     """
-    solver: Solver = getattr(method, "solver", Solver())
-    cohort = max(1, round(float(getattr(method, "fraction", 1.0)) * len(sizes)))
-    seconds = round_seconds(layout, solver, float(sizes.mean()) * cohort, cohort, sample)
+    cohort, seconds = work(layout, method, sizes, sample)
     if seconds < WORTH:
         return Choice("serial", 1, "a round is a moment's work")
     workers = max(1, min(available, cohort))
@@ -84,6 +82,15 @@ def inner_engine(layout: Layout, solver: Solver, sample: tuple[int, ...]) -> tup
 def inside_actors(layout: Layout, method: Method, sample: tuple[int, ...]) -> str:
     """The engine inside the actors of Ray; of a network that is no such line, one that says so."""
     return inner_engine(layout, getattr(method, "solver", Solver()), sample)[0]
+
+
+def work(
+    layout: Layout, method: Method, sizes: Tensor, sample: tuple[int, ...]
+) -> tuple[int, float]:
+    """How many clients a round asks, and roughly how many seconds of one core they train."""
+    solver: Solver = getattr(method, "solver", Solver())
+    cohort = max(1, round(float(getattr(method, "fraction", 1.0)) * len(sizes)))
+    return cohort, round_seconds(layout, solver, float(sizes.mean()) * cohort, cohort, sample)
 
 
 def round_seconds(

@@ -28,9 +28,9 @@ def build(
 ) -> nn.Module:
     """The network for samples of this shape: the same seed gives the same bits.
 
-    `model` is a name of `models.zoo.MODELS`, a factory "package.module:function" or the function
-    itself (given `shape`, `classes`, `norm` and `options` where its signature names them), or a
-    module, which is returned as it is. `norm` is "group" or "batch" for networks that have
+    `model` is a name of `models.zoo.MODELS`, "auto" for one that suits the shape, a factory
+    "package.module:function" or the function itself (given `shape`, `classes`, `norm` and `options`
+    where its signature names them), or a module, which is returned as it is. `norm` is "group" or "batch" for networks that have
     normalisation layers. PyTorch's global generator is left as it was.
 
     >>> net = build("lenet5", shape=(1, 28, 28), classes=10)
@@ -38,6 +38,8 @@ def build(
     44426
     """
     shape = tuple(shape)
+    if model == zoo.AUTO:
+        model = zoo.suited(shape)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)  # layers draw their weights from it
         if isinstance(model, str) and ":" not in model:

@@ -225,6 +225,21 @@ MODELS: dict[str, Model] = {
 }
 
 
+AUTO = "auto"  # a network that suits the data, where none is named
+LARGE = 64  # pixels of a side, from which hidden layers behind the convolutions become too wide
+
+
+def suited(shape: Sequence[int]) -> str:
+    """The name of a small network for samples of this shape: images get convolutions.
+
+    >>> suited((3, 54, 49)), suited((3, 224, 224)), suited((1, 8, 8)), suited((30,))
+    ('lenet5', 'cnn-c', 'mlp', 'mlp')
+    """
+    if not MODELS["lenet5"].fits(shape):
+        return "mlp"
+    return "lenet5" if max(shape[1:]) <= LARGE else "cnn-c"
+
+
 def find(name: str) -> Model:
     """The row of a network's name; `ConfigError` C033 if there is none.
 

@@ -22,7 +22,8 @@ from coterie.core.layout import Layout
 from coterie.core.types import Method
 from coterie.data.load import load
 from coterie.data.population import Population, partition
-from coterie.methods import find
+from coterie.methods import METHODS, find
+from coterie.models.zoo import AUTO, suited
 from coterie.runs import checkpoint, newcomers, records
 from coterie.runs.whereabouts import expect_run
 from coterie.studies import training
@@ -51,12 +52,13 @@ def execute(
     """
     torch.set_num_threads(config.engine.threads)
     folder = Path(out) if out else fresh(config)
-    clients = gather or simulated(config)
+    if gather is None:
+        config, gather = simulated(config)
     plan, settings = Plan.of(config), configs.resolved(config)
     listen, trackers = on_event or silence, config.output.trackers
     with track(trackers, folder, settings=flat(settings), then=listen) as tell:
         return training.train(
-            clients, plan, settings, out=folder, resume=resume, tell=tell, page=page
+            gather, plan, settings, out=folder, resume=resume, tell=tell, page=page
         )
 
 
@@ -81,10 +83,22 @@ def resume(
     return execute(config, path, on_event, resume=True, page=page)
 
 
-def simulated(config: Config) -> training.Gather:
-    """The clients of an experiment, made from its data; those who are held out join afterwards."""
+def simulated(config: Config) -> tuple[Config, training.Gather]:
+    """The clients of an experiment, made from its data; those who are held out join afterwards.
+
+    The experiment comes back with the network that was chosen for them, if it named none.
+    """
     everyone = everybody(config)
     clients, late = divided(config, everyone)
+    asked, config = config, with_network(config, clients.shape)
+    about = {
+        "data": config.data.source,
+        "partition": str(config.partition.spec),
+        "network": config.model.name,
+        "chosen": config.model != asked.model,  # the network, for the data
+    }
+    if config.method in METHODS and METHODS[config.method].uploads == "nothing":
+        about["round_bytes"] = 0
 
     def welcome(result: Result) -> None:
         if not late or not result.folder:
@@ -95,7 +109,7 @@ def simulated(config: Config) -> training.Gather:
             result.folder, join(result, them, groups, epochs=how.epochs, shots=how.shots)
         )
 
-    return training.simulation(
+    return config, training.simulation(
         method(config),
         clients,
         network(config, clients.shape, clients.classes),
@@ -103,8 +117,16 @@ def simulated(config: Config) -> training.Gather:
         engine=config.engine.name,
         workers=config.engine.workers,
         address=config.engine.address,
+        about=about,
         afterwards=welcome,
     )
+
+
+def with_network(config: Config, shape: Sequence[int]) -> Config:
+    """The experiment with the name of a network for samples of this shape, if it had none."""
+    if config.model.name != AUTO:
+        return config
+    return replace(config, model=replace(config.model, name=suited(shape)))
 
 
 def config_of(
@@ -228,6 +250,8 @@ def refuse_changes(then: str, now: Config, allowed: Iterable[str]) -> None:
     `then` is the run.toml of that time.
     """
     before, after = flat(then), flat(configs.resolved(now))
+    if after["model.name"] == AUTO:  # it was chosen for the data, which have a check of their own
+        after["model.name"] = before.get("model.name")
     changed = [k for k in sorted({*before, *after}) if before.get(k) != after.get(k)]
     refused = [k for k in changed if k not in set(allowed) and not k.startswith("output.")]
     if refused:

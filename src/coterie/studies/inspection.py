@@ -120,7 +120,7 @@ class Inspection:
 
 def inspect(
     population: Population,
-    model: Model = "mlp",
+    model: Model = "auto",
     *,
     rounds: int = 1,
     seed: int = 0,

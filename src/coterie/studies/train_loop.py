@@ -65,6 +65,7 @@ class Gathered:
     fed: Engine
     engine: str = ""  # the engine and why it was chosen, in words
     notes: Mapping[str, Any] = field(default_factory=dict)  # of the engine, for checkpoints
+    about: Mapping[str, Any] = field(default_factory=dict)  # told at the start: data, network, ...
     afterwards: Callable[[Result], object] = lambda result: None  # before the page is written
 
 
@@ -153,6 +154,7 @@ def announce(them: Gathered, plan: Plan, say: Listener, saved: State | None) -> 
             "kind": declared(them.method),
             "engine": them.engine,
             "cwd": str(Path.cwd()),  # where relative paths of the experiment count from
+            **them.about,
         }
     )
     if saved is None:

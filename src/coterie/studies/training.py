@@ -24,7 +24,7 @@ from coterie.core.layout import Layout
 from coterie.core.types import Method
 from coterie.core.version import __version__
 from coterie.data.population import Population
-from coterie.engines.choice import Choice
+from coterie.engines.choice import Choice, work
 from coterie.methods.written import as_plain
 from coterie.models import factory
 from coterie.runs import checkpoint
@@ -153,9 +153,13 @@ def simulation(
     engine: str = "auto",
     workers: int = 0,
     address: str | None = None,
+    about: Mapping[str, Any] | None = None,
     afterwards: Callable[[Result], object] = lambda result: None,
 ) -> Gather:
-    """Clients whose data are at hand, reached by one of the engines of this machine or cluster."""
+    """Clients whose data are at hand, reached by one of the engines of this machine or cluster.
+
+    What they are `about` is told when the run begins.
+    """
     wanted = engines.settle(engine, workers, population, layout, method)
 
     def gather(say: Listener, last: checkpoint.Checkpoint | None) -> Gathered:
@@ -174,10 +178,26 @@ def simulation(
                 "workers": who.workers,
                 **({"inner": who.inner} if who.inner else {}),
             },
+            about={**outlook(method, population, layout, who.workers), **(about or {})},
             afterwards=afterwards,
         )
 
     return gather
+
+
+def outlook(method: Method, population: Population, layout: Layout, workers: int) -> dict[str, Any]:
+    """What a run will be like: its samples, and roughly the bytes and seconds of a round.
+
+    The bytes go each way, if whole models travel.
+    """
+    cohort, seconds = work(layout, method, population.sizes, population.shape)
+    return {
+        "samples": int(population.sizes.sum()),
+        "shape": list(population.shape),
+        "classes": population.classes,
+        "round_bytes": cohort * layout.initial.nbytes,
+        "round_seconds": round(seconds / max(1, workers), 3),
+    }
 
 
 def build_layout(
