@@ -150,7 +150,7 @@ def test_exit_codes_are_the_ones_that_scripts_know() -> None:
         (["check"], "missing argument 'FILE'", "coterie check --help"),
         (["run", "a.toml", "b.toml"], "more than one experiment file", "name one file"),
         (["run", "seed=1", ".=3"], "'.=3' is not a setting", "write key=value"),
-        (["help", "Z999"], "there is no code Z999", "coterie help"),
+        (["help", "Z999"], "there is no code or command Z999", "coterie help"),
         (["methods", "fedavgg"], "unknown method 'fedavgg'", "a similar name exists: fedavg"),
         (["run", "nowhere.toml"], "there is no file nowhere.toml", "coterie init nowhere.toml"),
     ],

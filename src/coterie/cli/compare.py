@@ -16,9 +16,12 @@ from coterie.cli import options, progress, say
 from coterie.cli.options import AllowCode, Quiet, Settings
 from coterie.core.errors import ConfigError
 from coterie.core.events import Event, Listener
+from coterie.core.units import count
 
 if TYPE_CHECKING:
     from coterie.runs.comparison import Comparison
+
+LINES = 5  # that a run has for its rounds, where there is no terminal
 
 
 def compare(
@@ -117,7 +120,7 @@ def watching(quiet: bool) -> Iterator[Listener]:
         with bar() as listen:
             yield listen
     else:
-        yield lines
+        yield lines()
 
 
 def failures(event: Event) -> None:
@@ -126,21 +129,35 @@ def failures(event: Event) -> None:
         say.note(f"failed  {event['cell']}: {event['text'].splitlines()[0]}")
 
 
-def lines(event: Event) -> None:
-    """A line when a run begins, goes on, ends or fails."""
-    failures(event)
-    cell = event.get("cell", "")
-    match event["event"]:
-        case "comparison":
-            say.label("compare", f"{event['cells']} runs in {event['folder']}")
-        case "already":
-            say.label("run", f"{cell}  done before")
-        case "resume":
-            say.label("run", f"{cell}  continues after round {event['round']} of {event['rounds']}")
-        case "round" if event["round"] == event["rounds"]:
-            say.label("run", f"{cell}  {event['rounds']} rounds  {progress.numbers(event)}")
-        case "warning":
-            say.label("note", f"{cell}  {event['text']}")
+def lines() -> Listener:
+    """A line when a run begins, goes on, ends or fails, and for some of its rounds."""
+    told = False  # what the runs are about: the same data for all of them
+
+    def listen(event: Event) -> None:
+        nonlocal told
+        failures(event)
+        cell = event.get("cell", "")
+        match event["event"]:
+            case "comparison":
+                say.label("compare", f"{count(event['cells'], 'run')} in {event['folder']}")
+            case "already":
+                say.label("run", f"{cell}  done before")
+            case "start" | "resume":
+                for text in [] if told else progress.outlook(event):
+                    say.note(text)
+                told = True
+                at = f"continues after round {event['round']} of" if event["round"] else "begins:"
+                say.label("run", f"{cell}  {at} {count(event['rounds'], 'round')}")
+            case "round" if event["round"] == event["rounds"]:
+                rounds = count(event["rounds"], "round")
+                say.label("run", f"{cell}  {rounds}  {progress.numbers(event)}")
+            case "round" if event["round"] and event["round"] % -(-event["rounds"] // LINES) == 0:
+                at = f"{event['round']}/{event['rounds']}"
+                say.label("run", f"{cell}  {at}  {progress.numbers(event)}")
+            case "warning":
+                say.label("note", f"{cell}  {event['text']}")
+
+    return listen
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import typer
 from coterie.cli import options, say
 from coterie.cli.options import AllowCode, Json, Plot
 from coterie.core.shell import command
+from coterie.core.units import count
 
 if TYPE_CHECKING:
     from coterie.config import Config
@@ -104,12 +105,13 @@ def picture_of_data(found: Data) -> str:
     """What was read, with a bar for each class."""
     about = facts(found)
     test = f", {about['test_samples']:,} test" if about["test_samples"] is not None else ""
-    owners = f", {about['owners']:,} owners" if about["owners"] else ""
+    owners = f", {count(about['owners'], 'owner')}" if about["owners"] else ""
     if found.owners:
         owners += f": {', '.join(found.owners[:10])}" + ", ..." * (len(found.owners) > 10)
     head = (
-        f"{about['name']}: {about['samples']:,} samples{test} of shape "
-        f"{'x'.join(map(str, about['shape']))}, {len(found.classes)} classes{owners}"
+        f"{about['name']}: {count(about['samples'], 'sample')}{test} of shape "
+        f"{'x'.join(map(str, about['shape']))}, "
+        f"{count(len(found.classes), 'class', 'classes')}{owners}"
     )
     top = max(about["counts"])
     shown = list(zip(found.classes, about["counts"], strict=True))

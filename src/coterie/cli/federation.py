@@ -15,6 +15,7 @@ from coterie.cli.progress import watching
 from coterie.cli.train import conclude
 from coterie.core.errors import AccessError, ConfigError
 from coterie.core.events import Event, Listener
+from coterie.core.units import count
 
 if TYPE_CHECKING:
     from coterie.config import Config
@@ -165,7 +166,8 @@ def telling(listen: Listener) -> Listener:
             say.label("wait", f"{event['clients']} of {event['of']} clients are there")
         elif what == "joined":
             again = " again" if event.get("again") else ""
-            say.label("join", f"client {event['client']}{again}, {event['samples']:,} samples")
+            many = count(event["samples"], "sample")
+            say.label("join", f"client {event['client']}{again}, {many}")
         elif what in ("missing", "late", "unreached", "refused", "abandoned"):
             who = f"client {event['client']}" if "client" in event else event.get("node", "")
             say.label(what, f"{who} {event.get('why', '')}".strip())

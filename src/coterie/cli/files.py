@@ -10,6 +10,7 @@ import typer
 from coterie.cli import options, say
 from coterie.core.errors import ConfigError
 from coterie.core.shell import command
+from coterie.core.units import count
 
 if TYPE_CHECKING:
     from coterie.config import Config
@@ -119,18 +120,19 @@ def describe(config: Config, found: dict[str, Any]) -> dict[str, str]:
     shape = "x".join(map(str, found["shape"]))
     down = say.size(found["bytes_per_round"]["down"])
     local = (
-        f"{config.train.local_steps} steps"
+        count(config.train.local_steps, "step")
         if config.train.local_steps
-        else f"{config.train.local_epochs} epochs"
+        else count(config.train.local_epochs, "epoch")
     )
     return {
-        "method": f"{found['method']}, {found['rounds']} rounds of {local}, seed {found['seed']}",
-        "data": f"{found['data']}: {found['samples']:,} training samples of {shape}, "
-        f"{found['classes']} classes",
+        "method": f"{found['method']}, {count(found['rounds'], 'round')} of {local}, "
+        f"seed {found['seed']}",
+        "data": f"{found['data']}: {count(found['samples'], 'training sample')} of {shape}, "
+        f"{count(found['classes'], 'class', 'classes')}",
         "clients": f"{found['clients']} by {found['partition']}, "
         f"{found['smallest_client']:,} to {found['largest_client']:,} samples, "
         f"{found['clients_per_round']} drawn each round",
-        "model": f"{found['model']}, {found['parameters']:,} parameters "
+        "model": f"{found['model']}, {count(found['parameters'], 'parameter')} "
         f"({say.size(found['model_bytes'])})",
         "traffic": f"about {down} down and as much up each round, "
         f"if whole models travel to everyone drawn",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import click
 import typer
 
 from coterie.cli import say
@@ -140,17 +141,25 @@ def datasets(json: Json = False) -> None:
 
 
 def explain(
-    code: Annotated[str | None, typer.Argument(help="An error code, as C012.")] = None,
+    code: Annotated[
+        str | None, typer.Argument(metavar="[CODE|COMMAND]", help="As C012, or as run.")
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Explain an error code, or list them all."""
+    """Explain an error code or a command, or list all codes."""
     from coterie.core.codes import CODES, FAMILIES
+
+    if code and (usage := usage_of(code)):
+        say.result(usage)
+        return
 
     facts = {k: {"code": k, "exit": FAMILIES[k[0]].exit, **c._asdict()} for k, c in CODES.items()}
     key = None if code is None else code.upper()
     if key is not None and key not in CODES:
         raise ConfigError(
-            f"there is no code {code}", code="C016", fix="coterie help    lists them all"
+            f"there is no code or command {code}",
+            code="C016",
+            fix="coterie help lists the codes, coterie --help the commands",
         )
     if json:
         for fact in [facts[key]] if key else facts.values():
@@ -163,3 +172,13 @@ def explain(
         rows = [(f["code"], f["exit"], f["title"]) for f in facts.values()]
         say.result(say.table(("code", "exit", "what happened"), rows))
         say.label("next", "coterie help CODE    one of them explained")
+
+
+def usage_of(name: str) -> str:
+    """How a command is used, as its --help says it; nothing if there is no such command."""
+    group = click.get_current_context().find_root().command
+    command = getattr(group, "commands", {}).get(name)
+    if command is None:
+        return ""
+    with click.Context(command, info_name=f"coterie {name}") as context:
+        return str(command.get_help(context))

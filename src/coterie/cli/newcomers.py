@@ -11,6 +11,7 @@ from coterie.cli import options, running, say
 from coterie.cli.options import AllowCode, JsonEvents, Out, Quiet, Run, Settings
 from coterie.cli.progress import watching
 from coterie.core.errors import ConfigError
+from coterie.core.units import count
 
 if TYPE_CHECKING:
     from coterie.data.dataset import Data
@@ -55,7 +56,8 @@ def newcomers(
     with watching(config.method, quiet=quiet, json=json) as listen:
         if out and (out / "run.toml").exists():
             experiment.refuse_changes((out / "run.toml").read_text(), config, ())
-            result = running.proceed(out, listen)
+            # Its code is that of `config`, which was allowed when that was read.
+            result = running.proceed(out, listen, allow_code=running.own_code(config))
         else:
             result = running.execute(config, out, listen)
     folder = result.folder
@@ -85,7 +87,7 @@ def several(text: str) -> list[int]:
 
 def newcomers_table(found: Joined) -> str:
     """A row for each number of samples: accuracy epoch by epoch, assignment, bytes."""
-    head = ["samples", *(f"{e} epoch{'s' * (e != 1)}" for e in range(found.epochs + 1))]
+    head = ["samples", *(count(e, "epoch") for e in range(found.epochs + 1))]
     rows = []
     for shots in found.shots:
         up, down = found.cost(shots)
@@ -105,10 +107,10 @@ def newcomers_table(found: Joined) -> str:
 def sentence(found: Joined, trained: int) -> str:
     """Who joined whom."""
     many = len(found.newcomers)
-    who = f"{many} newcomers join" if many > 1 else "1 newcomer joins"
+    who = f"{count(many, 'newcomer')} join{'s' * (many == 1)}"
     return (
-        f"{who} {trained} clients: mean accuracy of their own test sets; what was sent placed one "
-        "newcomer, adaptation sends nothing"
+        f"{who} {count(trained, 'client')}: mean accuracy of their own test sets; what was sent "
+        "placed one newcomer, adaptation sends nothing"
     )
 
 

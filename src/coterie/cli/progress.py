@@ -127,9 +127,9 @@ def behind(numbers: Mapping[str, Any], short: bool = False) -> str:
 
 def clusters(event: dict[str, Any]) -> list[str]:
     """The number of clusters, if it says anything."""
-    count = int(event.get("clusters", 0))
-    ari = f" (ARI {event['ari']:.2f})" if "ari" in event and count > 1 else ""
-    return [f"{count} clusters{ari}"] if count > 1 else []
+    many = int(event.get("clusters", 0))
+    ari = f" (ARI {event['ari']:.2f})" if "ari" in event else ""
+    return [f"{count(many, 'cluster')}{ari}"] if many > 1 else []
 
 
 @contextmanager

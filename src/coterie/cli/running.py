@@ -19,12 +19,22 @@ if TYPE_CHECKING:
     from coterie.studies.result import Result
 
 
+def own_code(config: Config) -> bool:
+    """Whether an experiment names code that is not coterie's: a folder runs it only if allowed."""
+    return ":" in config.method or ":" in config.model.name
+
+
+def again(folder: Path, allow_code: bool, *more: object) -> str:
+    """The command that goes on with a run."""
+    return command("resume", folder, *["--allow-code"] * allow_code, *more)
+
+
 def execute(config: Config, out: Path | None, listen: Listener, *, page: bool = True) -> Result:
     """Train a new experiment, into the folder given or a new one that the experiment names."""
     from coterie.studies import experiment
 
     folder = out or experiment.fresh(config)
-    with under_way(folder, command("resume", folder), new=True):
+    with under_way(folder, again(folder, own_code(config)), new=True):
         return experiment.execute(config, folder, listen, page=page)
 
 
@@ -40,7 +50,7 @@ def proceed(
     """Train on where a run stopped."""
     from coterie.studies import experiment
 
-    with under_way(folder, command("resume", folder)):
+    with under_way(folder, again(folder, allow_code)):
         return experiment.resume(
             folder,
             settings=settings,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -75,7 +76,8 @@ def run(
         watching(config.method, quiet=quiet, json=json) as listen,
     ):
         result = running.execute(config, folder, listen, page=not no_report)
-    conclude(config.method, result, json)
+    code = running.own_code(config)
+    conclude(config.method, result, json, lambda n: running.again(folder, code, "--rounds", n))
 
 
 def resume(
@@ -98,7 +100,8 @@ def resume(
     The result has the same bits as if the run had never been interrupted.
     """
     given = options.assigned(settings, {"train.rounds": rounds})
-    with watched(folder, live), watching(folder.name, quiet=quiet, json=json) as listen:
+    method = str(tomllib.loads((folder / "run.toml").read_text()).get("method", folder.name))
+    with watched(folder, live), watching(method, quiet=quiet, json=json) as listen:
         result = running.proceed(
             folder,
             listen,
@@ -107,11 +110,13 @@ def resume(
             allow_code=allow_code,
             page=not no_report,
         )
-    conclude(folder.name, result, json)
+    conclude(
+        method, result, json, lambda n: running.again(folder, allow_code, "--rounds", n)
+    )
 
 
 def conclude(
-    name: str, result: Result, json: bool, again: Callable[[int], str] | None = None
+    name: str, result: Result, json: bool, again: Callable[[int], str]
 ) -> None:
     """What came out of a run, where it lies, and how to train on: by `again` to so many rounds."""
     if json:
@@ -122,8 +127,7 @@ def conclude(
     if result.page:
         say.label("report", f"{result.page}    open it: {command('open', result.folder)}")
     rounds = 2 * int(result.summary["rounds"])
-    resume = command("resume", result.folder, "--rounds", rounds)
-    say.label("next", f"{again(rounds) if again else resume}    train on")
+    say.label("next", f"{again(rounds)}    train on")
 
 
 def result_event(name: str, result: Result) -> dict[str, Any]:
@@ -139,11 +143,11 @@ def result_event(name: str, result: Result) -> dict[str, Any]:
 
 
 def seconds_of(result: Result) -> float:
-    """How long a run in a folder took."""
+    """How long a run in a folder took, with what was trained before it was resumed."""
     from coterie.runs.reading import RunReader
 
     assert result.folder is not None
-    return float(RunReader(result.folder).summary["seconds"])
+    return RunReader(result.folder).seconds
 
 
 def runs_table(runs: Mapping[str, Result]) -> str:

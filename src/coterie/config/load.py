@@ -19,6 +19,7 @@ from coterie.config.validate import resolve_fields
 from coterie.core.errors import ConfigError
 from coterie.core.shell import command
 from coterie.core.suggest import closest, similar
+from coterie.core.units import count
 from coterie.methods import METHODS, public_samples
 
 Settings = Iterable[tuple[str, Any]]
@@ -98,7 +99,7 @@ def refuse_several_methods(written: Written) -> None:
     """Refuse a list of methods: it asks for a comparison."""
     if isinstance(several := written.tree.get("method"), tuple):
         raise ConfigError(
-            f"{written.name} lists {len(several)} methods",
+            f"{written.name} lists {count(len(several), 'method')}",
             code="C018",
             fix=f"compare them: {command('compare', written.name)}; "
             f"or choose one: method={several[0]}"

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from coterie.core.errors import ConfigError, DataError
 from coterie.core.rng import numpy_stream
+from coterie.core.units import count
 from coterie.data.dataset import Data
 from coterie.data.divide import dealing
 from coterie.data.divide.bases import Dealt, Pool, first_few, hand_out
@@ -272,7 +273,11 @@ def usage(parts: list[Ints], samples: int) -> list[str]:
     unused, shared = int((held == 0).sum()), int((held > 1).sum())
     return [
         *([f"{unused:,} of {samples:,} samples are held by nobody"] if unused else []),
-        *([f"{shared:,} samples are held by more than one client"] if shared else []),
+        *(
+            [f"{count(shared, 'sample is', 'samples are')} held by more than one client"]
+            if shared
+            else []
+        ),
     ]
 
 

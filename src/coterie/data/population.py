@@ -14,6 +14,7 @@ from torch import Tensor
 
 from coterie.core.client import Client
 from coterie.core.errors import DataError
+from coterie.core.units import count
 from coterie.data.dataset import Data, Scaling, scale
 from coterie.data.divide.modifiers import rotate
 from coterie.data.kinds import Kind
@@ -95,9 +96,9 @@ class Population(Sequence[Client]):
         return client
 
     def __repr__(self) -> str:
-        groups = "" if self.group is None else f" in {int(self.group.max()) + 1} groups"
+        groups = "" if self.group is None else f" in {count(int(self.group.max()) + 1, 'group')}"
         return (
-            f"Population({self.data.name}: {len(self):,} clients{groups}, "
+            f"Population({self.data.name}: {count(len(self), 'client')}{groups}, "
             f"train {int(self.sizes.sum()):,} · test {sum(map(len, self.partition.test)):,}, "
             f"smallest {int(self.sizes.min()):,})"
         )
@@ -192,7 +193,7 @@ class Population(Sequence[Client]):
             )
         )
         return figure.update_layout(
-            title=f"{len(names):,} clients, {int(counts.sum()):,} training samples",
+            title=f"{count(len(names), 'client')}, {count(int(counts.sum()), 'training sample')}",
             xaxis={"title": "label", "type": "category"},
             yaxis={"title": "client", "type": "category", "autorange": "reversed"},
         )

@@ -13,6 +13,7 @@ from torch import Tensor
 from coterie.core.client import Client
 from coterie.core.errors import DataError
 from coterie.core.rng import stream
+from coterie.core.units import count
 from coterie.data.dataset import Data
 from coterie.data.partition import Partition, numbered_groups
 from coterie.data.readers.form import as_classes
@@ -45,7 +46,11 @@ def given(
     if not 0 <= test_share < 1:
         raise unfit("", f"test_share = {test_share}", "give a share from 0 to below 1")
     if group is not None and len(group) != len(people):
-        raise unfit("", f"{len(group)} groups for {len(people)} clients", "give each its group")
+        raise unfit(
+            "",
+            f"{count(len(group), 'group')} for {count(len(people), 'client')}",
+            "give each its group",
+        )
     four = {name: quarters(client, name) for name, client in people.items()}
     alone = [name for name, q in four.items() if untested(people[name]) and test_share]
     four |= {name: held_out(four[name], name, test_share) for name in alone}

@@ -30,8 +30,9 @@ def build(
 
     `model` is a name of `models.zoo.MODELS`, "auto" for one that suits the shape, a factory
     "package.module:function" or the function itself (given `shape`, `classes`, `norm` and `options`
-    where its signature names them), or a module, which is returned as it is. `norm` is "group" or "batch" for networks that have
-    normalisation layers. PyTorch's global generator is left as it was.
+    where its signature names them), or a module, which is returned as it is. `norm` is "group" or
+    "batch" for networks that have normalisation layers. PyTorch's global generator is left as it
+    was.
 
     >>> net = build("lenet5", shape=(1, 28, 28), classes=10)
     >>> sum(p.numel() for p in net.parameters())

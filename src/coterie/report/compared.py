@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from coterie.core.units import percent, seconds, size
+from coterie.core.units import count, percent, seconds, size
 from coterie.methods import METHODS
 from coterie.report import facts
 from coterie.report.again import commands_of_comparison
@@ -94,11 +94,11 @@ def comparison_page(found: Comparison) -> str:
         again(found),
     ]
     runs = sum(cell.done for cell in found.cells)
-    seeds = counted(len(found.seeds), "seed", "seeds")
+    seeds = count(len(found.seeds), "seed")
     return html(
         title=f"Comparison · {found.folder.name}",
         lead=" · ".join(
-            [*about(found), f"{len(found.methods)} methods", seeds, counted(runs, "run", "runs")]
+            [*about(found), count(len(found.methods), "method"), seeds, count(runs, "run")]
         ),
         sentence=sentence(rows),
         tiles=tiles(found, rows),
@@ -150,7 +150,7 @@ def about(found: Comparison) -> list[str]:
     if words and "parameters" in start:
         words[-1] += f" ({start['parameters']:,} parameters)"
     words += [f"{start['clients']:,} clients"] if "clients" in start else []
-    return words + ([counted(start["rounds"], "round", "rounds")] if "rounds" in start else [])
+    return words + ([count(start["rounds"], "round")] if "rounds" in start else [])
 
 
 def each_against_each(pairs: Sequence[Pair], methods: list[str]) -> facts.SortableTable:

@@ -14,6 +14,7 @@ import numpy as np
 
 from coterie.core import storage
 from coterie.core.errors import CoterieError
+from coterie.core.units import count
 from coterie.report import facts, verdict
 from coterie.report.again import command_of_run
 from coterie.report.blocks import BLOCKS, Block
@@ -97,7 +98,7 @@ def save(page: str, file: str | Path) -> Path:
 def run_page(run: RunData) -> str:
     """The page of a run."""
     about = facts.entry(run)
-    lead = [f"{run.n:,} clients", f"{run.rounds[-1] if len(run.rounds) else 0} rounds"]
+    lead = [count(run.n, "client"), count(run.rounds[-1] if len(run.rounds) else 0, "round")]
     lead += facts.terms(run.config)
     lead += [about.summary] if about else []
     return html(

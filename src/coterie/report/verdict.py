@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from coterie.core.units import percent, seconds, size
+from coterie.core.units import count, percent, seconds, size
 from coterie.report.charts.accuracy import REFERENCE
 from coterie.report.run_data import RunData
 from coterie.runs.statistics import interval
@@ -28,9 +28,9 @@ def sentence(run: RunData) -> str:
     if not len(final):
         return f"{run.method} has not been tested yet."
     found = f"{run.method}: {percent(float(final.mean()))} mean accuracy over {behind(run)}"
-    found += f" after {run.tested[-1]} rounds"
+    found += f" after {count(run.tested[-1], 'round')}"
     own = {"personal": "each with a model of its own", "shared": "with one model for all"}
-    clusters = f"in {counted(len(run.clusters), 'cluster', 'clusters')}"
+    clusters = f"in {count(len(run.clusters), 'cluster')}"
     return f"{found}, {own.get(run.kind, clusters)}{gained(run)}."
 
 
@@ -43,7 +43,7 @@ def gained(run: RunData) -> str:
         if len(gain):
             better, points = int((gain > 0).sum()), 100 * float(gain.mean())
             told += f"; {points:+.1f} points over {REFERENCE[name]}, better for {better:,} of "
-            told += f"{len(gain):,} clients"
+            told += count(len(gain), "client")
     return told
 
 
@@ -72,7 +72,7 @@ def tiles(run: RunData) -> list[Tile]:
     out.append(Tile("sent", size(down + up), f"{size(up)} up, {size(down)} down"))
     spent = [e["seconds"] for e in run.round_events.values() if "seconds" in e]
     if spent:
-        out.append(Tile("time", seconds(sum(spent)), f"{len(spent) - 1} rounds"))
+        out.append(Tile("time", seconds(sum(spent)), count(len(spent) - 1, "round")))
     return out
 
 

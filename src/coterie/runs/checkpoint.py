@@ -23,6 +23,7 @@ from torch import Tensor
 from coterie.core import storage
 from coterie.core.errors import CheckpointError
 from coterie.core.types import State
+from coterie.core.units import count
 
 FORMAT = 1
 DTYPES = {
@@ -160,10 +161,10 @@ def expect_rounds_left(folder: Path, wanted: int) -> None:
     done = max((int(path.name) for path in rounds(folder)), default=0)
     if wanted < done:
         raise CheckpointError(
-            f"{folder.parent} has {done} rounds behind it, and {wanted} are asked for",
+            f"{folder.parent} has {count(done, 'round')} behind it, and {wanted} are asked for",
             code="K020",
             why="a run goes on from its last whole round and cannot be taken back",
-            fix=f"ask for {done} rounds or more; a run of {wanted} needs a folder of its own",
+            fix=f"ask for {count(done, 'round')} or more; a run of {wanted} needs its own folder",
         )
 
 

@@ -6,7 +6,7 @@ import html
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from coterie.core.units import size
+from coterie.core.units import count, size
 from coterie.runs.history import csv_lines
 from coterie.runs.text_table import TextTable, tex
 
@@ -51,7 +51,7 @@ def accuracy(comparison: Comparison, rows: list[dict[str, Any]]) -> TextTable:
     head = (
         "method",
         "last round",
-        f"last {k} rounds",
+        f"last {count(k, 'round')}",
         "top 5 rounds",
         "std clients",
         "worst",
@@ -67,11 +67,9 @@ def accuracy(comparison: Comparison, rows: list[dict[str, Any]]) -> TextTable:
         for row in rows
     ]
     runs = {row["runs"] for row in rows}
-    seeds = f"{min(runs)} to {max(runs)}" if len(runs) > 1 else str(max(runs, default=0))
+    seeds = f"{min(runs)} to " * (len(runs) > 1) + count(max(runs, default=0), "seed")
     ends = ", ± 95 % interval" if max(runs, default=0) > 1 else ""
-    return TextTable(
-        f"accuracy in %: mean over clients and {seeds} seeds{ends}", head, tuple(shown)
-    )
+    return TextTable(f"accuracy in %: mean over clients and {seeds}{ends}", head, tuple(shown))
 
 
 def cost(comparison: Comparison, rows: list[dict[str, Any]]) -> TextTable:
@@ -142,9 +140,10 @@ def words(comparison: Comparison, rows: list[dict[str, Any]]) -> list[str]:
 
 def equal_terms(comparison: Comparison) -> str:
     """What the methods share, as it was checked."""
+    methods, seeds = count(len(comparison.methods), "method"), count(len(comparison.seeds), "seed")
     return (
-        f"Same clients, initial weights and draws for all {len(comparison.methods)} methods in "
-        f"each of {len(comparison.seeds)} seeds (SHA-256 of clients and weights compared)."
+        f"Same clients, initial weights and draws for all {methods} in each of {seeds} "
+        "(SHA-256 of clients and weights compared)."
     )
 
 
@@ -167,7 +166,7 @@ def work(row: Mapping[str, Any]) -> str:
     >>> work({"epochs": 2, "steps": 0, "batch": 32, "participation": 0.5})
     '2 epochs of 32, 50 % drawn'
     """
-    many = f"{row['steps']} steps" if row["steps"] else f"{row['epochs']} epochs"
+    many = count(row["steps"], "step") if row["steps"] else count(row["epochs"], "epoch")
     batch = row["batch"] or "all"
     part = row["participation"]
     return f"{many} of {batch}" + ("" if part in (None, 1) else f", {100 * part:g} % drawn")

@@ -20,6 +20,7 @@ from coterie.core.errors import CheckpointError
 from coterie.core.events import Listener, silence
 from coterie.core.layout import Layout
 from coterie.core.types import Method
+from coterie.core.units import count
 from coterie.data.load import load
 from coterie.data.population import Population, partition
 from coterie.methods import METHODS, find
@@ -256,7 +257,7 @@ def refuse_changes(then: str, now: Config, allowed: Iterable[str]) -> None:
     refused = [k for k in changed if k not in set(allowed) and not k.startswith("output.")]
     if refused:
         raise CheckpointError(
-            f"{len(refused)} settings differ from the run that was started",
+            f"{count(len(refused), 'setting differs', 'settings differ')} from the run's start",
             code="K010",
             where="\n".join(f"{k}: was {before.get(k)!r}, is {after.get(k)!r}" for k in refused),
             why="the rounds to come would belong to another experiment than the rounds behind",

@@ -16,6 +16,7 @@ from coterie import engines
 from coterie.core.loop import run
 from coterie.core.rng import stream
 from coterie.core.types import State
+from coterie.core.units import count
 from coterie.data.population import Population
 from coterie.methods.cflgt import CFLGT
 from coterie.methods.fedclust import FedClust
@@ -63,7 +64,11 @@ class Inspection:
         )
         k, ratio, score = self.cut.k, self.cut.ratio, self.cut.silhouette
         clear = f"gap {ratio:.2f}, silhouette {score:.2f}"
-        found = f"{k} clusters ({clear})" if k > 1 else f"one cluster (the best cut had {clear})"
+        found = (
+            f"{count(k, 'cluster')} ({clear})"
+            if k > 1
+            else f"one cluster (the best cut had {clear})"
+        )
         if self.group is not None:
             right = metrics.clusters_correct(self.group, self.cut.labels)
             found += f"; {right} of {len(self.names)} clients as planted"

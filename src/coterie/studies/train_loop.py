@@ -20,6 +20,7 @@ from coterie.core.types import Engine, Method, State
 from coterie.data.population import Population
 from coterie.runs import measure, metrics
 from coterie.runs.history import History, Row
+from coterie.runs.reading import RunReader
 from coterie.runs.records import RunFolder
 from coterie.studies.result import Result
 from coterie.studies.telling import tell_held_back, tell_rejected, telling, telling_why
@@ -122,6 +123,8 @@ def train_loop(
         clock = now
     assert state is not None  # run yields at least where it starts
     seconds = round(time.perf_counter() - began, 3)
+    if folder and saved:  # with the rounds before it was resumed
+        seconds = round(RunReader(folder.path).seconds, 3)
     summary = summary_of(them.method, population, plan, history, state)
     if folder:
         folder.summary(summary | {"seconds": seconds})

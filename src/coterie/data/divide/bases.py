@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coterie.core.errors import DataError
+from coterie.core.units import count
 from coterie.data import kinds
 from coterie.data.divide import dealing
 from coterie.data.divide.dealing import REDRAWS, Ints, Piles, Rng, gather, sizes_of
@@ -82,7 +83,7 @@ def _(kind: kinds.Shards, pool: Pool, n: int, rng: Rng) -> Dealt:
         raise DataError(
             f"{len(pool):,} samples cannot be cut into {shards:,} shards",
             code="D030",
-            why=f"{n:,} clients with {kind.per_client} shards each",
+            why=f"{count(n, 'client')} with {count(kind.per_client, 'shard')} each",
             fix=f"ask for at most {len(pool) // kind.per_client:,} clients, or lower per_client",
         )
     holder = np.empty(len(pool), dtype=np.int64)
@@ -119,7 +120,8 @@ def _(kind: kinds.LabelSkew, pool: Pool, n: int, rng: Rng) -> Dealt:
         common = int(own.sum(0).argmax())
         taker = int(rng.choice(np.flatnonzero(own[:, common])))
         own[taker, common], own[taker, label] = False, True
-    note = f"no draw of {REDRAWS:,} gave every label an owner; {len(orphans)} labels were handed on"
+    handed = count(len(orphans), "label was", "labels were")
+    note = f"no draw of {REDRAWS:,} gave every label an owner; {handed} handed on"
     return Dealt(among_owners(own, pool, rng), notes=[note])
 
 
@@ -180,7 +182,7 @@ def _(kind: kinds.ClusteredDirichlet, pool: Pool, n: int, rng: Rng) -> Dealt:
     if len(small) and kind.small == "topup":
         enough(len(pool), n, kind.min_samples)
         parts, moved, helped = dealing.level(parts, kind.min_samples, rng)
-        notes.append(f"{moved:,} samples of the largest clients went to {helped} small ones")
+        notes.append(f"{count(moved, 'sample')} of the largest clients went to {helped} small ones")
     elif len(small) and (kind.small == "error" or len(small) == n):
         raise too_small(sizes_of(parts), kind.min_samples, 'or small = "topup"')
     elif len(small):
@@ -270,7 +272,7 @@ def topped_up(
     parts, moved, helped = dealing.level(parts, kind.min_samples, rng)
     note = (
         f"none of {draws:,} draws gave every client {kind.min_samples} samples; in the best one "
-        f"{moved:,} samples of the largest clients went to {helped} small ones"
+        f"{count(moved, 'sample')} of the largest clients went to {helped} small ones"
     )
     return Dealt(parts, group, notes=[note])
 
@@ -288,7 +290,7 @@ def enough(samples: int, n: int, least: int) -> None:
     """Refuse to give everyone more than there is."""
     if n * least > samples:
         raise DataError(
-            f"{n:,} clients cannot have {least} samples each",
+            f"{count(n, 'client')} cannot have {count(least, 'sample')} each",
             code="D032",
             why=f"there are {samples:,} samples",
             fix=f"lower min_samples to at most {samples // n}, "

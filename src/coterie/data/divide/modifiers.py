@@ -14,6 +14,7 @@ from torch.nn.functional import affine_grid, grid_sample
 
 from coterie.core.errors import DataError
 from coterie.core.rng import numpy_stream
+from coterie.core.units import count
 from coterie.data.divide.bases import groups_of
 from coterie.data.divide.dealing import Ints, Reals, Rng
 from coterie.data.kinds import Drift, Modifier, Permutation, Quantity, Rotation
@@ -97,7 +98,8 @@ def _(kind: Quantity, to: Changes, rng: Rng) -> None:
     wanted = kind.each * len(kind.shares)
     reduced = min(wanted, to.n // 2)
     if reduced < wanted:
-        to.notes.append(f"{reduced} clients are reduced, not {wanted}: half of {to.n} at most")
+        some = count(reduced, "client is", "clients are")
+        to.notes.append(f"{some} reduced, not {wanted}: half of {to.n} at most")
     chosen = rng.permutation(to.n)[:reduced]
     to.keep[chosen] = np.array(kind.shares)[np.arange(reduced) % len(kind.shares)]
 

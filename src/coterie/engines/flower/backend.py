@@ -20,6 +20,7 @@ from coterie.core.layout import Layout
 from coterie.core.model_kind import ModelKind, declared
 from coterie.core.shares import capped
 from coterie.core.types import Engine, Evaluation, Federation, Method, Reply, State
+from coterie.core.units import count
 from coterie.engines.door import judge
 from coterie.engines.flower import messages, validate
 from coterie.engines.flower.exchange import Exchange
@@ -307,7 +308,7 @@ class Retrying:
             last.what,
             code="Q001",
             where=last.where,
-            why=f"the round was abandoned {self.attempts} times (engine.max_abandoned)",
+            why=f"the round was abandoned {count(self.attempts, 'time')} (engine.max_abandoned)",
             fix="bring the clients back and resume; or lower engine.quorum, or raise "
             "engine.deadline",
         ) from last

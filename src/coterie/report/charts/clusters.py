@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from coterie.core.units import count
 from coterie.report.charts import style
 from coterie.report.charts.style import Absent, Flat, add_line, by_round, colour, figure
 from coterie.report.run_data import RunData
@@ -77,10 +78,11 @@ def nodes_of(columns: Sequence[Column]) -> tuple[dict[str, Any], dict[tuple[int,
         gap = (1 - SHARE) / (len(column.order) - 1) if several else 0.0
         top = 0.0
         for c in column.order:
-            count = int((column.labels == c).sum())
-            height = SHARE * count / len(column.labels) if several else 1.0
+            members = int((column.labels == c).sum())
+            height = SHARE * members / len(column.labels) if several else 1.0
             place[i, c] = len(place)
-            named = f"{column.word} {c}: {count} clients" if c >= 0 else f"no model yet: {count}"
+            many = count(members, "client")
+            named = f"{column.word} {c}: {many}" if c >= 0 else f"no model yet: {members}"
             nodes["label"].append(f"{c}" if c >= 0 else "none")
             nodes["customdata"].append(named)
             nodes["color"].append(column.hue(c))
@@ -98,10 +100,10 @@ def links_of(columns: Sequence[Column], place: Mapping[tuple[int, int], int]) ->
     for i, (left, right) in enumerate(pairwise(columns)):
         both = np.stack([left.labels, right.labels])
         flows, counts = np.unique(both, axis=1, return_counts=True)
-        for (c, d), count in zip(flows.T.tolist(), counts.tolist(), strict=True):
+        for (c, d), moved in zip(flows.T.tolist(), counts.tolist(), strict=True):
             links["source"].append(place[i, c])
             links["target"].append(place[i + 1, d])
-            links["value"].append(count)
+            links["value"].append(moved)
             links["color"].append(style.faded(c))
     hover = "%{value} clients: %{source.customdata} → %{target.customdata}<extra></extra>"
     return {**links, "hovertemplate": hover}

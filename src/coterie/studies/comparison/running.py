@@ -18,6 +18,7 @@ from coterie.core import storage
 from coterie.core.errors import CheckpointError, ConfigError, DataError
 from coterie.core.events import Listener
 from coterie.core.types import Method
+from coterie.core.units import count
 from coterie.data.population import Population
 from coterie.methods import METHODS
 from coterie.runs.comparison import Cell, Comparison, cell_name
@@ -73,7 +74,7 @@ def compare(
     )
     chosen = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     if len(labelled) < 2 or not chosen:
-        what = f"{len(labelled)} methods and {len(chosen)} seeds"
+        what = f"{count(len(labelled), 'method')} and {count(len(chosen), 'seed')}"
         raise ConfigError(
             what, code="C017", fix="compare two methods or more, with one seed or more"
         )
