@@ -110,14 +110,10 @@ def resume(
             allow_code=allow_code,
             page=not no_report,
         )
-    conclude(
-        method, result, json, lambda n: running.again(folder, allow_code, "--rounds", n)
-    )
+    conclude(method, result, json, lambda n: running.again(folder, allow_code, "--rounds", n))
 
 
-def conclude(
-    name: str, result: Result, json: bool, again: Callable[[int], str]
-) -> None:
+def conclude(name: str, result: Result, json: bool, again: Callable[[int], str]) -> None:
     """What came out of a run, where it lies, and how to train on: by `again` to so many rounds."""
     if json:
         say.line(result_event(name, result))

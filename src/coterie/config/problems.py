@@ -8,6 +8,7 @@ from typing import Any
 
 from coterie.config import toml
 from coterie.core.errors import ConfigError
+from coterie.core.units import count
 
 Path = tuple[str, ...]
 
@@ -66,8 +67,8 @@ class ProblemsError(ConfigError):
         self, file: str, problems: Sequence[Problem], places: Mapping[Path, int | str]
     ) -> None:
         problems = [p for i, p in enumerate(problems) if p not in problems[:i]]
-        count = f"{len(problems)} problem{'s' * (len(problems) != 1)}"
-        super().__init__(f"{count} in {file}", code="C012", fix=problems[0].fix)
+        what = f"{count(len(problems), 'problem')} in {file}"
+        super().__init__(what, code="C012", fix=problems[0].fix)
         self.rows = sorted(
             ((place(p.path, file, places), p) for p in problems), key=lambda row: row[0][0]
         )

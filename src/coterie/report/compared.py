@@ -14,7 +14,7 @@ from coterie.report.again import commands_of_comparison
 from coterie.report.blocks import Block
 from coterie.report.charts.compared import CHARTS, labels
 from coterie.report.page import Section, draw, html, left_out, save
-from coterie.report.verdict import Tile, counted
+from coterie.report.verdict import Tile
 from coterie.runs.comparison import Comparison, Pair
 from coterie.runs.comparison_text import accuracy, cost, words
 from coterie.runs.statistics import LEVEL

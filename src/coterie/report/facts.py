@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from coterie.core.units import percent, size
+from coterie.core.units import count, percent, size
 from coterie.core.version import __version__
 from coterie.methods import METHODS, Entry
 from coterie.report.charts.accuracy import references
@@ -86,7 +86,7 @@ def newcomers(joined: Joined) -> SortableTable:
     head += [
         "samples",
         "accuracy as placed",
-        f"after {joined.epochs} epochs",
+        f"after {count(joined.epochs, 'epoch')}",
         "sent up",
         "sent down",
     ]

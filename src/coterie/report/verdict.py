@@ -81,10 +81,10 @@ def behind(run: RunData) -> str:
 
     Who never had an accuracy has no test samples, and is told of elsewhere.
     """
-    count, away = len(tested(run)), int(run.absent[-1].sum())
+    here, away = len(tested(run)), int(run.absent[-1].sum())
     if run.fills:
-        return f"{count:,} clients" + f" ({away:,} by the last known value)" * bool(away)
-    return f"{count:,} of {count + away:,} clients" if away else f"{count:,} clients"
+        return count(here, "client") + f" ({away:,} by the last known value)" * bool(away)
+    return f"{here:,} of {here + away:,} clients" if away else count(here, "client")
 
 
 def tested(run: RunData) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
@@ -109,7 +109,7 @@ def refused(run: RunData) -> Iterator[str]:
     """Answers that were not used, and clients that never answered."""
     if events := run.happened("rejected"):
         who = Counter(str(e["client"]) for e in events)
-        yield f"{counted(len(events), 'reply', 'replies')} rejected, from {listed(list(who))}."
+        yield f"{count(len(events), 'reply', 'replies')} rejected, from {listed(list(who))}."
     silent = ((run.down > 0) & (run.up == 0)).sum(0)
     if silent.any() and run.up.any():
         some = [run.clients[i] for i in np.flatnonzero(silent)]
@@ -131,7 +131,7 @@ def homeless(run: RunData) -> Iterator[str]:
         yield f"{dormant} of {run.models} {word} dormant: nobody holds that model at the end."
     alone = [c for c in run.clusters.tolist() if (run.assign[-1] == c).sum() == 1]
     if alone and run.clustered:
-        yield f"{counted(len(alone), 'cluster has', 'clusters have')} a single client."
+        yield f"{count(len(alone), 'cluster has', 'clusters have')} a single client."
 
 
 def untested(run: RunData) -> Iterator[str]:
@@ -168,11 +168,6 @@ def held_back(run: RunData) -> Iterator[str]:
 
 
 FOUND = (unfinished, refused, held_back, homeless, untested, told)
-
-
-def counted(count: int, one: str, many: str) -> str:
-    """A number with its word."""
-    return f"{count:,} {one if count == 1 else many}"
 
 
 def listed(names: list[str], most: int = 8) -> str:

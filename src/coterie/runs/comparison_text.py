@@ -110,8 +110,8 @@ def models(row: Mapping[str, Any]) -> str:
     """
     if row["models"] in ("shared", "personal"):
         return {"shared": "1 for all", "personal": "own"}[row["models"]]
-    count = number(row["clusters"])
-    return f"{count} cluster{'s' * (count != '1')}"
+    many = number(row["clusters"])  # a mean over seeds
+    return f"{many} {'cluster' if many == '1' else 'clusters'}"
 
 
 def joining(rows: list[dict[str, Any]]) -> TextTable:
