@@ -67,7 +67,7 @@ def accuracy(comparison: Comparison, rows: list[dict[str, Any]]) -> TextTable:
         for row in rows
     ]
     runs = {row["runs"] for row in rows}
-    seeds = f"{min(runs)} to " * (len(runs) > 1) + count(max(runs, default=0), "seed")
+    seeds = (f"{min(runs)} to " if len(runs) > 1 else "") + count(max(runs, default=0), "seed")
     ends = ", ± 95 % interval" if max(runs, default=0) > 1 else ""
     return TextTable(f"accuracy in %: mean over clients and {seeds}{ends}", head, tuple(shown))
 
