@@ -148,8 +148,9 @@ def about(found: Comparison) -> list[str]:
     words = facts.terms(next(iter(found.asked["experiments"].values())))
     start = next((e for cell in done for e in cell.events if e["event"] == "start"), {})
     if words and "parameters" in start:
-        words[-1] += f" ({start['parameters']:,} parameters)"
-    words += [f"{start['clients']:,} clients"] if "clients" in start else []
+        network = start.get("network", words[-1])  # that was chosen, if none was named
+        words[-1] = f"{network} ({count(start['parameters'], 'parameter')})"
+    words += [count(start["clients"], "client")] if "clients" in start else []
     return words + ([count(start["rounds"], "round")] if "rounds" in start else [])
 
 
@@ -170,8 +171,8 @@ def each_against_each(pairs: Sequence[Pair], methods: list[str]) -> facts.Sortab
     rows = tuple((facts.Cell(a), *(found.get((a, b), nothing) for b in methods)) for a in methods)
     note = (
         "row minus column in points, mean over clients and seeds, and in how many of "
-        f"{seeds} seeds the row is better; * p < 0.05 over clients, ** over seeds, too (Wilcoxon "
-        "signed-rank, adjusted by Holm among all pairs)"
+        f"{count(seeds, 'seed')} the row is better; * p < 0.05 over clients, ** over seeds, too "
+        "(Wilcoxon signed-rank, adjusted by Holm among all pairs)"
     )
     return facts.SortableTable("Each against each", ("", *methods), rows, note)
 

@@ -116,9 +116,10 @@ def sizes(run: RunData) -> Any:
         held = run.assign[-1][run.assign[-1] >= 0]
         counts = sorted(np.unique(held, return_counts=True)[1].tolist(), reverse=True)
         several = ", ".join(map(str, counts[:12])) + ", ..." * (len(counts) > 12)
-        alike = f"of {counts[0]} clients each"
+        alike = f"of {count(counts[0], 'client')} each"
         clients = (
-            f"{len(counts)} clusters {alike if len({*counts}) == 1 else f'of {several} clients'}"
+            f"{count(len(counts), 'cluster')} "
+            f"{alike if len({*counts}) == 1 else f'of {several} clients'}"
         )
         raise Flat(f"{clients}, as they were found {since} and not changed since")
     drawn = figure(
