@@ -122,15 +122,19 @@ def train_loop(
         say(at | spent | {"asked": measure.questions(asked)} | headline(history, state.round))
         clock = now
     assert state is not None  # run yields at least where it starts
-    seconds = round(time.perf_counter() - began, 3)
-    if folder and saved:  # with the rounds before it was resumed
-        seconds = round(RunReader(folder.path).seconds, 3)
+    seconds = time_of(began, folder if saved else None)
     summary = summary_of(them.method, population, plan, history, state)
     if folder:
         folder.summary(summary | {"seconds": seconds})
     path = folder.path if folder else None
     say({"event": "done", "seconds": seconds, "folder": str(path) if path else None})
     return Result(them.method, population, fed, state, history, summary, path)
+
+
+def time_of(began: float, resumed: RunFolder | None) -> float:
+    """The seconds since a run began; of one that was resumed, those of all its rounds."""
+    now = time.perf_counter()
+    return round(RunReader(resumed.path).seconds if resumed else now - began, 3)
 
 
 def recording(folder: RunFolder | None, tell: Listener) -> Listener:
