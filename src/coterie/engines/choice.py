@@ -64,7 +64,7 @@ def choose(
         if workers == 1:
             return Choice("serial", 1, f"one core, and the model cannot be stacked: {why}")
         return Choice("pool", workers, f"the model cannot be stacked: {why}")
-    name, but = inner_engine(layout, solver, sample)
+    name, but = inner_engine(layout, getattr(method, "solver", Solver()), sample)
     return Choice(name, workers, f"a straight line of layers{but}")
 
 
