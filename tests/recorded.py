@@ -15,7 +15,8 @@ START: dict[str, Any] = {
     "rounds": 9,
     "clients": 4,
     "parameters": 10,
-    "method": "FedAvg()",
+    "method": "IFCA()",
+    "kind": "clustered",
 }
 ROUND: dict[str, Any] = {
     "event": "round",
@@ -34,7 +35,7 @@ ROUND: dict[str, Any] = {
 def begin(folder: Path) -> Path:
     """A run that has not measured anything yet."""
     folder.mkdir(parents=True)
-    (folder / "run.toml").write_text('method = "fedavg"\nseed = 0\n')
+    (folder / "run.toml").write_text('method = "ifca"\nseed = 0\n')
     (folder / "metrics.csv").write_text(HEADER)
     (folder / "clusters.csv").write_text("round,client,cluster,group\n")
     return folder

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from coterie.methods.fedavg import FedAvg
 from coterie.methods.fedclust import FedClust
 from coterie.report.compared import write_comparison
 from coterie.report.page import run_page, save
@@ -82,7 +83,8 @@ def test_what_is_in_view_is_drawn_before_the_page_counts_as_loaded(tmp_path: Pat
 
 
 def test_a_chart_gives_its_numbers_and_its_picture(tmp_path: Path) -> None:
-    result = reported.trained(FedClust(SOLVER, warmup_epochs=2))
+    reported.trained(FedAvg(SOLVER), tmp_path / "fedavg")  # what the other is compared with
+    result = reported.trained(FedClust(SOLVER, warmup_epochs=2), tmp_path / "fedclust")
     with opened(result.report(tmp_path / "r.html")) as seen:
         drawn(seen)
         figure = seen.page.locator("#chart-gains")
