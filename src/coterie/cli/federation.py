@@ -1,9 +1,8 @@
-"""Commands of a real federation: certs makes its keys, serve is its server, join a client."""
+"""Commands of a real federation: certs makes its keys, serve is its server."""
 
 from __future__ import annotations
 
 import re
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,18 +12,16 @@ from coterie.cli import options, running, say
 from coterie.cli.options import AllowCode, Insecure, JsonEvents, Out, Quiet, Settings
 from coterie.cli.progress import watching
 from coterie.cli.train import conclude
-from coterie.core.errors import AccessError, ConfigError
+from coterie.core.errors import ConfigError
 from coterie.core.events import Event, Listener
 from coterie.core.units import count
 
 if TYPE_CHECKING:
     from coterie.config import Config
-    from coterie.engines.flower.client import Host
     from coterie.engines.flower.serving import ServerAddress
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 PORT = 9093  # as in engines.flower.serving, which is heavy to import
-HOME = Path("~/.local/share/coterie/clients")
 
 
 def certs(
@@ -168,6 +165,8 @@ def telling(listen: Listener) -> Listener:
             again = " again" if event.get("again") else ""
             many = count(event["samples"], "sample")
             say.label("join", f"client {event['client']}{again}, {many}")
+        elif what == "left":
+            say.label("left", f"client {event['client']}")
         elif what in ("missing", "late", "unreached", "refused", "abandoned"):
             who = f"client {event['client']}" if "client" in event else event.get("node", "")
             say.label(what, f"{who} {event.get('why', '')}".strip())
@@ -187,103 +186,3 @@ def proxied(proxy: str, address: ServerAddress, listen: str) -> str:
             fix="coterie serve --proxy nginx --certs DIR/server",
         )
     return nginx.configuration(address.certs, address.port, listen)
-
-
-def join(
-    server: Annotated[str, typer.Argument(help="The server, as host or host:port.")],
-    data: Annotated[str, typer.Option(help="This client's data: a name, file or folder.")],
-    certs: Annotated[
-        Path | None, typer.Option(help="This client's folder of `coterie certs`.")
-    ] = None,
-    name: Annotated[
-        str | None, typer.Option(help="This client's name; with --certs it is known.")
-    ] = None,
-    state: Annotated[
-        Path | None, typer.Option(help="Where it keeps what is private: its own models.")
-    ] = None,
-    client: Annotated[
-        int | None, typer.Option(help="Be this client of a partition, to try things out.")
-    ] = None,
-    partition_from: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="With --client: whose partition.")
-    ] = None,
-    trust: Annotated[
-        list[str] | None,
-        typer.Option(metavar="MODULE", help="Installed code of yours that the server may name."),
-    ] = None,
-    insecure: Insecure = False,
-    leave_after: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Leave when nothing came for so long.")
-    ] = None,
-) -> None:
-    """Take part in a federation with data that stay here.
-
-    It answers until it is stopped (Ctrl-C), and comes back by itself after the server was away.
-    """
-    server_may_be_joined(server, certs, insecure)
-    from coterie.engines.flower import serving
-
-    for module in trust or []:
-        import_module(module)
-    known = serving.expect(certs / "name").read_text().strip() if certs and not insecure else name
-    host = host_of(known, data, client, partition_from, trust or [])
-    if certs and not insecure:
-        its_own_key(known, host.name, certs)
-    home = (state or HOME / host.name).expanduser()
-    say.label("join", f"client {host.name} at {server}; private state in {home}")
-    serving.joining(
-        server,
-        host,
-        home,
-        certs=None if insecure else certs,
-        seconds=leave_after,
-        away=lambda: say.label("wait", f"nobody answers at {server} yet"),
-    )
-
-
-def its_own_key(known: str | None, name: str, certs: Path) -> None:
-    """Refuse a client with another's key: no server would let it in."""
-    if known != name:
-        raise AccessError(
-            f"the key in {certs} was made for client {known}, and this is client {name}",
-            code="A001",
-            fix=f"give --certs with the folder of client {name}",
-        )
-
-
-def server_may_be_joined(server: str, certs: Path | None, insecure: bool) -> None:
-    """Refuse to join without a key, and without TLS where others could read what crosses."""
-    if certs is None and not insecure:
-        raise ConfigError(
-            "a client needs the key that was made for it",
-            code="C053",
-            fix="give --certs with the folder from the federation's server; --insecure tries it "
-            "without, on this machine only",
-        )
-    from coterie.engines.flower.serving import loopback
-
-    if insecure and not loopback(server.rsplit(":", 1)[0]):
-        raise ConfigError(
-            f"{server} is another machine, and without TLS everybody could read what crosses",
-            code="C053",
-            fix="give --certs with the folder from the federation's server",
-        )
-
-
-def host_of(
-    name: str | None, data: str, client: int | None, partition_from: Path | None, trust: list[str]
-) -> Host:
-    """Whose data this client brings: all of its own, or those of one client of a partition."""
-    from coterie.studies.remote_clients import OwnData, PartitionClient
-
-    if (client is None) != (partition_from is None):
-        raise ConfigError(
-            "--client and --partition-from belong together",
-            code="C001",
-            fix="give both, or none to use all of --data",
-        )
-    if client is not None and partition_from is not None:
-        return PartitionClient(partition_from, client, data, allow_code=bool(trust))
-    if not name:
-        raise ConfigError("a client needs a name", code="C001", fix="give --name")
-    return OwnData(name, data, trust)

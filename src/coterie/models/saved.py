@@ -129,6 +129,15 @@ def read_model(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise unusable(path, str(cause)) from cause
 
 
+def read_card(path: Path) -> dict[str, Any]:
+    """All that a model's file holds but its numbers; empty if it is none of coterie's."""
+    try:
+        with safe_open(path, "pt") as file:
+            return dict(json.loads((file.metadata() or {}).get(KEY, "{}")))
+    except (OSError, SafetensorError, ValueError):
+        return {}
+
+
 def unusable(path: Path, why: str) -> CheckpointError:
     """The error of a file that no model can be made of."""
     return CheckpointError(

@@ -77,18 +77,21 @@ def run_federation(
         training, late = agreed.trained, agreed.held_out
 
         def afterwards(result: Result) -> None:
-            """Those who were held out join."""
+            """Those who were held out join, and everybody hears that it is over."""
+            if not late:
+                return exchange.farewell()
             everybody = replace(agreed, names=(*training.names, *late))
             found = welcome(result, flower(exchange, config, everybody), config, say)
             if found:
                 newcomers.record(folder, found)
+            return exchange.farewell()
 
         return Gathered(
             Retrying(experiment.method(config), config.engine.max_abandoned, say),
             RemotePopulation(training, config.data.scaling),
             flower(exchange, config, training),
             notes={"engine": "flower"},
-            afterwards=afterwards if late else lambda result: None,
+            afterwards=afterwards,
         )
 
     return experiment.execute(config, folder, tell, resume=resume, gather=gather)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from coterie import config as configs
 from coterie.core.client import Client
@@ -17,6 +19,8 @@ from coterie.core.layout import Layout
 from coterie.data.dataset import Data
 from coterie.data.load import load
 from coterie.data.population import Population, partition
+from coterie.models.saved import read_card, save_model
+from coterie.models.spec import ModelSpec
 from coterie.studies import experiment
 from coterie.studies.training import build_layout
 
@@ -55,11 +59,16 @@ class TrustedNetworks:
 
 
 class OwnData:
-    """A client with data of its own, read here and split here as the experiment says."""
+    """A client with data of its own, read here and split here as the experiment says.
 
-    def __init__(self, name: str, source: str, trust: Collection[str] = ()) -> None:
+    The model that it uses is kept in the file `model`, if one is given.
+    """
+
+    def __init__(
+        self, name: str, source: str, trust: Collection[str] = (), *, model: Path | None = None
+    ) -> None:
         self.layout = TrustedNetworks(trust).layout
-        self.name, self.source = name, source
+        self.name, self.source, self.model = name, source, model
         self._read: tuple[str, Data] | None = None
         self._split: tuple[str, Population] | None = None
 
@@ -70,6 +79,13 @@ class OwnData:
     def client(self, setup: Mapping[str, Any], round: int) -> Client:
         """The client's data, the same in every round."""
         return replace(self.split(setup)[0], name=self.name)
+
+    def keep_model(
+        self, setup: Mapping[str, Any], row: Tensor, about: Mapping[str, Any]
+    ) -> Path | None:
+        """Write the model that this client uses now."""
+        data = self.split(setup).data
+        return kept(self.model, self.layout(setup), row, data, about) if self.model else None
 
     def data(self, setup: Mapping[str, Any]) -> Data:
         """The data as they are stored; what a server may say is how, never where."""
@@ -95,9 +111,15 @@ class PartitionClient:
     """Client `index` of an experiment's partition: for trying a federation on known data."""
 
     def __init__(
-        self, file: Path, index: int, source: str | None = None, *, allow_code: bool = False
+        self,
+        file: Path,
+        index: int,
+        source: str | None = None,
+        *,
+        allow_code: bool = False,
+        model: Path | None = None,
     ) -> None:
-        self.layout = TrustedNetworks().layout
+        self.layout, self.model = TrustedNetworks().layout, model
         given = [("data.source", source)] if source else []
         self.config = configs.load(file, given, allow_code=allow_code)
         self.index = index
@@ -126,6 +148,24 @@ class PartitionClient:
     def client(self, setup: Mapping[str, Any], round: int) -> Client:
         """The client's data as the partition has them in this round."""
         return self.population.at(round)[self.index]
+
+    def keep_model(
+        self, setup: Mapping[str, Any], row: Tensor, about: Mapping[str, Any]
+    ) -> Path | None:
+        """Write the model that this client uses now."""
+        data = self.population.data
+        return kept(self.model, self.layout(setup), row, data, about) if self.model else None
+
+
+def kept(file: Path, layout: Layout, row: Tensor, data: Data, about: Mapping[str, Any]) -> Path:
+    """Write a client's model; one of another experiment is kept beside it, under another name."""
+    if file.exists():
+        before = str(read_card(file).get("experiment", ""))
+        if before != about["experiment"]:
+            mark = hashlib.sha256(before.encode()).hexdigest()[:8]
+            file.rename(file.with_stem(f"{file.stem}-{mark}"))
+    spec = ModelSpec.of(layout, data.shape, data.classes, data.scaler.plain())
+    return save_model(file, layout, row, spec, about)
 
 
 def introduction(clients: Population, i: int) -> dict[str, Any]:

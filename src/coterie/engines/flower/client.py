@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -19,11 +20,14 @@ from torch import Tensor
 
 from coterie.core import storage
 from coterie.core.client import Client
+from coterie.core.events import Listener, silence
 from coterie.core.known import Known
 from coterie.core.layout import Layout
 from coterie.core.rng import stream
+from coterie.core.types import Evaluation
 from coterie.engines.door import judge
 from coterie.engines.flower import messages
+from coterie.engines.flower.messages import Asking
 from coterie.tasks.wire import decode
 
 Setup = Mapping[str, Any]
@@ -46,6 +50,9 @@ class Host(Protocol):
     def client(self, setup: Setup, round: int) -> Client:
         """The data, as they are in a round."""
 
+    def keep_model(self, setup: Setup, row: Tensor, about: Mapping[str, Any]) -> Path | None:
+        """Write the model that this client uses now, and say where; None: it keeps none."""
+
 
 def handle_hello(content: RecordDict, host: Host) -> RecordDict:
     """Say who this is."""
@@ -54,10 +61,13 @@ def handle_hello(content: RecordDict, host: Host) -> RecordDict:
     return RecordDict({"hello": ConfigRecord(facts)})
 
 
-def handle_task(content: RecordDict, host: Host, state: Path) -> RecordDict:
+def handle_task(
+    content: RecordDict, host: Host, state: Path, tell: Listener = silence
+) -> RecordDict:
     """Answer one question. Answering it again gives the same answer and the same memory."""
-    q = messages.asked(content)
+    q, began = messages.asked(content), time.perf_counter()
     at = q.address
+    about = {"purpose": at.purpose, "round": at.round + (at.purpose == "train")}
     try:
         if at.client != host.name:
             raise ValueError(f"the question is for {at.client}, this is {host.name}")
@@ -74,13 +84,39 @@ def handle_task(content: RecordDict, host: Host, state: Path) -> RecordDict:
         known = Known(layout, k, len(setup.get("classes", ())), len(client), q.sent)
         fault = judge(reply, task.answer_form(known), train=train)
         if train and fault and not fault.finite:
+            tell({"event": "failed", **about, "why": fault.why})
             return messages.failing(at, fault.why, diverged=True)
         if train and reply.keep and not fault:
             kept = {**held, **reply.keep}
             memory.keep(at.round, at.call, kept, floor=q.floor, void=q.void)
-        return messages.answering(at, reply, len(client))
+        answer = messages.answering(at, reply, len(client))
     except Exception as error:  # told to the server, which leaves this client out of the round
-        return messages.failing(at, f"{type(error).__name__}: {error}")
+        why = f"{type(error).__name__}: {error}"
+        tell({"event": "failed", **about, "why": why})
+        return messages.failing(at, why)
+    seconds = round(time.perf_counter() - began, 4)
+    done = {"event": "answered", **about, "task": type(task).__name__, "seconds": seconds}
+    if isinstance(task, Evaluation):
+        accuracy = float(reply.value[-1, 0])
+        done |= {"accuracy": accuracy} if accuracy == accuracy else {}  # no samples, no accuracy
+        done |= kept_model(q, host, setup, replace(client, memory=held), task)
+    tell(done)
+    return answer
+
+
+def kept_model(
+    q: Asking, host: Host, setup: Setup, client: Client, task: Evaluation
+) -> dict[str, str]:
+    """Let the host keep the very model that was tested, and say where; or why it could not."""
+    at = q.address
+    try:
+        rng = stream(q.seed, at.purpose, at.round, at.call, at.client)  # as in the test
+        row = task.held(client, q.models, q.sent, host.layout(setup), rng).value
+        about = {"client": at.client, "round": at.round, "experiment": at.experiment}
+        path = host.keep_model(setup, row, about)
+    except Exception as error:  # a full disk must not cost the federation its answer
+        return {"unsaved": f"{type(error).__name__}: {error}"}
+    return {} if path is None else {"model": str(path)}
 
 
 class Memory:
@@ -146,9 +182,11 @@ def digest(name: str) -> str:
 def client_app(
     host_of: Callable[[Context], tuple[Host, Path]],
     turned_away: Callable[[str], None] = lambda why: None,
+    tell: Listener = silence,
 ) -> ClientApp:
     """A Flower client that answers coterie's questions; `host_of` knows whose data, and where
-    its memory is kept; `turned_away` hears why the server does not want this client."""
+    its memory is kept; `turned_away` hears why the server does not want this client, `tell` all
+    that is asked and answered."""
     app = ClientApp()
 
     @app.query("away")
@@ -159,10 +197,16 @@ def client_app(
 
     @app.query("hello")
     def hello(message: Message, context: Context) -> Message:
+        tell({"event": "hello"})
         return Message(handle_hello(message.content, host_of(context)[0]), reply_to=message)
 
+    @app.query("bye")
+    def bye(message: Message, context: Context) -> Message:
+        tell({"event": "bye"})
+        return Message(RecordDict(), reply_to=message)
+
     def task(message: Message, context: Context) -> Message:
-        return Message(handle_task(message.content, *host_of(context)), reply_to=message)
+        return Message(handle_task(message.content, *host_of(context), tell), reply_to=message)
 
     app.train("task")(task)
     app.evaluate("task")(task)

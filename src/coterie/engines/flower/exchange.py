@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Tell = Callable[[dict[str, Any]], None]
 PAUSE = 5.0  # seconds until a node that was not let in is asked for its name again
+GOODBYE = 10.0  # seconds in which clients hear that a run is over
 TRIES = 3  # messages to a client that is there and does not take them, in one question
 
 
@@ -84,7 +85,9 @@ class Exchange:
         """Who is there now; whoever is new is asked for its name."""
         for who, why in getattr(self.grid, "refusals", tuple)():  # Flower's own grid knows none
             self.tell({"event": "refused", "node": who, "why": why})
+        before = self.online
         self.online = {n.node_id: n.last_activated_at for n in self.grid.get_nodes()}
+        self.tell_changes(before)
         known = {client.node for client in self.clients.values()} | set(self.greeted.values())
         # Not for ever: its message may have been lost, or the one whose name it bears be gone.
         known |= {n for n, when in self.turned_away.items() if self.clock.now() < when + PAUSE}
@@ -96,6 +99,32 @@ class Exchange:
             self.greeted |= {key: node for node, key in zip(new, keys, strict=True) if key}
         # Who is gone is asked again when it is back.
         self.greeted = {key: node for key, node in self.greeted.items() if node in self.online}
+
+    def tell_changes(self, before: Mapping[int, str]) -> None:
+        """Say who left, and who is back at the node at which it was."""
+        for client in self.clients.values():
+            then, now = before.get(client.node), self.online.get(client.node)
+            if now is None and then is not None:
+                self.tell({"event": "left", "client": client.name})
+            elif now is not None and then != now:
+                self.tell_joined(client, again=True)
+
+    def tell_joined(self, client: RemoteClient, *, again: bool) -> None:
+        """Say who came."""
+        event = {"event": "joined", "client": client.name, "samples": client.samples}
+        self.tell(event | ({"again": True} if again else {}))
+
+    def farewell(self) -> None:
+        """Tell everybody that the run is over; who does not hear it soon is not waited for."""
+        self.look()
+        nodes = [client.node for client in self.clients.values() if client.node in self.online]
+        bye = RecordDict({"bye": ConfigRecord({})})
+        said = [Message(bye, dst_node_id=n, message_type=messages.BYE) for n in nodes]
+        heard = {key for key in self.grid.push_messages(said) if key} if nodes else set()
+        end = self.clock.now() + GOODBYE
+        while heard and self.clock.now() < end:
+            heard -= {m.metadata.reply_to_message_id for m in self.collect(heard)}
+            self.clock.sleep(self.clock.poll if heard else 0)
 
     def listed(self, node: int) -> bool:
         """Whether a node has a key that we registered: nobody else is told anything at all."""
@@ -135,10 +164,7 @@ class Exchange:
                 self.send_away(node, str(fault))
             return
         self.clients[client.name] = client
-        self.tell(
-            {"event": "joined", "client": client.name, "samples": client.samples}
-            | ({"again": True} if before else {})
-        )
+        self.tell_joined(client, again=before is not None)
 
     def send_away(self, node: int, why: str) -> None:
         """Tell a client that it is not wanted."""

@@ -16,6 +16,7 @@ from coterie.engines.flower.validate import Address, NotFiniteError, RefusedErro
 
 HELLO = "query.hello"
 AWAY = "query.away"  # to a client that is not let in, with why
+BYE = "query.bye"  # the run is over: what a client holds now is what it keeps
 TASK = {"train": "train.task", "evaluate": "evaluate.task"}
 FORMAT = 1
 LIMIT = 1 << 34  # bytes of an array that a client takes from its server

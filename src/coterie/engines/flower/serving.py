@@ -13,6 +13,7 @@ from pathlib import Path
 
 from coterie.core import storage
 from coterie.core.errors import AccessError, ConfigError
+from coterie.core.events import Listener, silence
 from coterie.engines.flower import certs as keys
 from coterie.engines.flower import runtime
 from coterie.engines.flower.children import Child, free_port
@@ -106,10 +107,11 @@ def joining(
     certs: Path | None,
     seconds: float | None = None,
     away: Callable[[], None] = lambda: None,
+    tell: Listener = silence,
 ) -> None:
     """A SuperNode for one client, and the answers to what it receives. Returns never, but raises
     when the server does not let it in; or returns after so many seconds without a server. `away`
-    is called if the server is not there yet."""
+    is called if the server is not there yet; `tell` hears what is asked and answered."""
     secret, port = remembered(home), free_port()
     if ":" not in server.rsplit("]", 1)[-1]:
         server = f"{server}:{PORT}"
@@ -144,7 +146,7 @@ def joining(
         """What the server says to a client whose key it knows and that it does not want."""
         child.fault = refused(server, "A001", why, "join as the client that this key was made for")
 
-    app = client_app(lambda context: (host, home / "memory"), turned_away)
+    app = client_app(lambda context: (host, home / "memory"), turned_away, tell)
     with Child("supernode", arguments, home, judge) as child:
         answer_for_ever(Endpoint(port, secret), app, child, seconds=seconds)
 
