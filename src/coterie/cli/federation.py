@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +13,7 @@ from coterie.cli import options, running, say
 from coterie.cli.options import AllowCode, Insecure, JsonEvents, Out, Quiet, Settings
 from coterie.cli.progress import watching
 from coterie.cli.train import conclude
+from coterie.core import extras
 from coterie.core.errors import ConfigError
 from coterie.core.events import Event, Listener
 from coterie.core.units import count
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from coterie.engines.flower.serving import ServerAddress
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
-PORT = 9093  # as in engines.flower.serving, which is heavy to import
+HOST, PORT = "127.0.0.1", 9093  # as in engines.flower.serving, which is heavy to import
 
 
 def certs(
@@ -39,6 +41,7 @@ def certs(
 
     What is there already stays, so that clients can be added later.
     """
+    extras.require("coterie certs", "flower", ("cryptography",))
     from coterie.engines.flower import certs as keys
 
     made = keys.make(folder, named(clients), host or [], days)
@@ -77,8 +80,10 @@ def serve(
     certs: Annotated[
         Path | None, typer.Option(help="The server's folder of `coterie certs`.")
     ] = None,
-    host: Annotated[str, typer.Option(help="The address it listens on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=1, max=65535, help="The port it listens on.")] = PORT,
+    host: Annotated[str | None, typer.Option(help=f"The address it listens on, or {HOST}.")] = None,
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help=f"The port it listens on, or {PORT}.")
+    ] = None,
     insecure: Insecure = False,
     resume: Annotated[
         Path | None,
@@ -102,7 +107,8 @@ def serve(
 
     They join with `coterie join`. Only the clients' interface can be reached from outside.
     """
-    address = address_of(certs, host, port, insecure)
+    extras.require("coterie serve", "flower", extras.FLOWER)
+    address = address_of(certs, host, port, insecure, resume)
     if proxy is not None:
         say.result(proxied(proxy, address, listen))
         return
@@ -118,8 +124,21 @@ def serve(
     )
 
 
-def address_of(certs: Path | None, host: str, port: int, insecure: bool) -> ServerAddress:
-    """Where the server stands; one that would be open to everybody is refused."""
+def address_of(
+    certs: Path | None,
+    host: str | None,
+    port: int | None,
+    insecure: bool,
+    resume: Path | None = None,
+) -> ServerAddress:
+    """Where the server stands; one that would be open to everybody is refused.
+
+    What is not said of a run that goes on is as when it was served last.
+    """
+    before = stood(resume) if resume else {}
+    if certs is None and not insecure and "certs" in before:
+        certs = Path(before["certs"]) if before["certs"] else None
+        insecure = certs is None
     if certs is None and not insecure:
         raise ConfigError(
             "a server needs certificates",
@@ -129,9 +148,21 @@ def address_of(certs: Path | None, host: str, port: int, insecure: bool) -> Serv
         )
     from coterie.engines.flower.serving import ServerAddress
 
-    address = ServerAddress(None if insecure else certs, host, port)
+    address = ServerAddress(
+        None if insecure else certs,
+        host or before.get("host", HOST),
+        port or before.get("port", PORT),
+    )
     address.check()
     return address
+
+
+def stood(folder: Path) -> Mapping[str, Any]:
+    """Where and how the server of a run was served last; nothing if that is not known."""
+    from coterie.runs.reading import RunReader
+
+    events = RunReader(folder).events
+    return next((e for e in reversed(events) if e["event"] == "serving"), {})
 
 
 def asked(

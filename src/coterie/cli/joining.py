@@ -10,6 +10,7 @@ import typer
 
 from coterie.cli import say
 from coterie.cli.options import Insecure
+from coterie.core import extras
 from coterie.core.errors import AccessError, ConfigError
 from coterie.core.events import Event
 
@@ -52,6 +53,7 @@ def join(
     It answers until it is stopped (Ctrl-C), and comes back by itself after the server was away.
     The model that it uses is kept in model.safetensors, beside its private state.
     """
+    extras.require("coterie join", "flower", extras.FLOWER)
     server_may_be_joined(server, certs, insecure)
     from coterie.engines.flower import serving
 

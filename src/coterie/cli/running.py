@@ -79,6 +79,7 @@ def serve(
             listen,
             resume=resume,
             names=address.names,
+            stands=address.plain(),
             registered=registered,
             check=check,
         )

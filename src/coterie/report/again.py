@@ -20,13 +20,25 @@ def command_of_run(run: RunData) -> str:
     if run.config.get("started_from") == "python":
         out = str(run.folder)
         return f"coterie.fit(..., out={out!r}, resume=True)  # from the script that made it"
-    if run.remote:
-        words = ["serve", f"{run.folder}/run.toml", "--out", f"{run.folder}-again", "..."]
-        return f"{command(*words)}  # clients join it"
     home = started_in(run.events)
     folder = seen_from(home, run.folder)
+    if run.remote:
+        stood = run.happened("serving")
+        if not stood:
+            return (
+                "# not known: a Flower app, or a version that did not note where the server stood"
+            )
+        words = ["serve", f"{folder}/run.toml", *address(stood[-1])]
+        again = typed(home, [*words, "--out", f"{folder}-again", *own_code([run.config])])
+        return f"{again}\n# and the same clients join it, or wait for it since the last run"
     words = ["run", f"{folder}/run.toml", *pinned(run.config, [run.notes])]
     return typed(home, [*words, "--out", f"{folder}-again", *own_code([run.config])])
+
+
+def address(stood: Event) -> list[str]:
+    """The options by which a server stands where one stood."""
+    certs = ["--certs", str(stood["certs"])] if stood["certs"] else ["--insecure"]
+    return [*certs, "--host", str(stood["host"]), "--port", str(stood["port"])]
 
 
 def commands_of_comparison(found: Comparison) -> dict[str, str]:

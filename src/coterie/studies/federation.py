@@ -44,12 +44,13 @@ def run_federation(
     names: Sequence[str] = (),
     registered: Callable[[], Mapping[int, str] | None] = lambda: None,
     check: Callable[[], None] = lambda: None,
+    stands: Mapping[str, Any] | None = None,
 ) -> Result:
     """Train an experiment with whoever is at the far end of a Flower grid, into a folder.
 
     `names` are the only clients that are let in, if given; `registered` says whose key a node has,
     and turns away who has none of them; `check` raises if the grid is gone while clients are
-    waited for.
+    waited for; `stands` says where and how the server stands, for whoever serves the run again.
     """
     refuse_few_shots(config)
     known = Agreement.load(folder) if resume else None
@@ -59,6 +60,8 @@ def run_federation(
         from coterie.engines.flower.backend import Retrying
         from coterie.engines.flower.exchange import Exchange
 
+        if stands:
+            say({"event": "serving", **stands})
         expected = known.names if known else names
         exchange = Exchange(
             grid, json.dumps(setup(config)), tell=say, registered=registered, expected=expected

@@ -161,7 +161,8 @@ CONFIGURATION: dict[str, Code] = {
     ),
     "C052": Code(
         "a program that is not installed or does not start",
-        "SuperLink and SuperNode come with Flower.",
+        "SuperLink and SuperNode come with Flower, certificates are made with cryptography: both "
+        "are in the extra flower, which not everybody installs.",
         'pip install "coterie[flower]"; the last lines of its log are in the message.',
     ),
     "C053": Code(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from coterie.core import storage
 from coterie.core.errors import AccessError, ConfigError
@@ -47,6 +48,11 @@ class ServerAddress:
             )
         for name in ("ca.pem", "server.pem", "server.key") if self.certs else ():
             expect(self.certs / name)  # type: ignore[operator]
+
+    def plain(self) -> dict[str, Any]:
+        """As a run remembers it, to be served again."""
+        certs = str(self.certs.resolve()) if self.certs else None
+        return {"certs": certs, "host": self.host, "port": self.port}
 
     @property
     def names(self) -> list[str]:
