@@ -98,7 +98,7 @@ def test_a_client_says_what_it_is_asked_how_it_does_and_when_it_is_over(
 ) -> None:
     server.grid.online = {100}
     told = hearing(monkeypatch)
-    result = server.run(method="fedavg", partition__clients=1)
+    result = server.run(method="fedavg", partition__clients=1, partition__kind="iid")
     say = Taking()
     for event in told:
         say(event)
