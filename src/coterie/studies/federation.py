@@ -77,24 +77,12 @@ def run_federation(
         elif config.newcomers.share and not agreed.held_out:  # of a version that held out nobody
             say({"event": "warning", "text": "newcomers.share: everybody takes part in this run"})
         exchange.expected = frozenset(agreed.names)
-        training, late = agreed.trained, agreed.held_out
-
-        def afterwards(result: Result) -> None:
-            """Those who were held out join, and everybody hears that it is over."""
-            if not late:
-                return exchange.farewell()
-            everybody = replace(agreed, names=(*training.names, *late))
-            found = welcome(result, flower(exchange, config, everybody), config, say)
-            if found:
-                newcomers.record(folder, found)
-            return exchange.farewell()
-
         return Gathered(
             Retrying(experiment.method(config), config.engine.max_abandoned, say),
-            RemotePopulation(training, config.data.scaling),
-            flower(exchange, config, training),
+            RemotePopulation(agreed.trained, config.data.scaling),
+            flower(exchange, config, agreed.trained),
             notes={"engine": "flower"},
-            afterwards=afterwards,
+            afterwards=lambda result: part(result, exchange, config, agreed, say),
         )
 
     return experiment.execute(config, folder, tell, resume=resume, gather=gather)
@@ -118,6 +106,18 @@ def hold_out(agreed: Agreement, config: Config) -> Agreement:
         return agreed
     _, late = drawn(len(agreed.names), config.newcomers.share, config.seed)
     return replace(agreed, held_out=tuple(agreed.names[i] for i in late.tolist()))
+
+
+def part(
+    result: Result, exchange: Exchange, config: Config, agreed: Agreement, say: Listener
+) -> None:
+    """After the last round: those who were held out join, and everybody hears that it is over."""
+    if agreed.held_out and result.folder:
+        everybody = replace(agreed, names=(*agreed.trained.names, *agreed.held_out))
+        found = welcome(result, flower(exchange, config, everybody), config, say)
+        if found:
+            newcomers.record(result.folder, found)
+    exchange.farewell()
 
 
 def welcome(result: Result, fed: Front, config: Config, say: Listener) -> newcomers.Joined | None:
