@@ -38,7 +38,7 @@ def test_with_nobody_to_test_a_run_ends_without_an_accuracy(
     assert [e for e in told if "no report" in e.get("text", "")] == []
     assert "has not been tested" in (tmp_path / "r/report.html").read_text()
     assert result.model(1)(X).shape == (30, 3)
-    assert result.place({"new": (X, Y)}).rows.keys() == {"new"}
+    assert result.place({"new": (X, Y)}).model("new")(X).shape == (30, 3)
 
 
 def test_methods_are_not_compared_where_nobody_is_tested(tmp_path: Path) -> None:
