@@ -318,7 +318,7 @@ def test_a_factory_that_is_not_there_is_named(own):
         (lambda: {"not": "a module"}, "<lambda> returned dict, not an nn.Module"),
         (lambda: nn.Linear(4, 2), "RuntimeError: mat1 and mat2 shapes"),
         (lambda: nn.Linear(3, 5), "<lambda> answers (2, 5) to 2 samples, expected (2, 2)"),
-        (lambda: nn.LSTM(3, 2), "<lambda> answers tuple to 2 samples"),
+        (lambda: nn.LSTM(3, 2), "<lambda> answers a tuple, expected a tensor of shape (2, 2)"),
         (7, "7 is not a callable object"),
     ],
 )
@@ -326,6 +326,42 @@ def test_a_factory_that_fails_says_how(factory, says):
     error = refused(model=factory)
     assert error.code == "C031"
     assert error.what.startswith(says)
+
+
+class Answers(nn.Linear):
+    """A network that answers something else than its logits."""
+
+    def __init__(self, answer):
+        super().__init__(3, 2)
+        self.answer = answer
+
+    def forward(self, x):
+        return self.answer(super().forward(x))
+
+
+class Asks(nn.Linear):
+    """A network that wants more than the samples."""
+
+    def forward(self, x, mask):
+        return super().forward(x) * mask
+
+
+@pytest.mark.parametrize(
+    ("network", "fix"),
+    [
+        (nn.Linear(4, 2), "let the factory take shape, and size its first layers by it"),
+        (nn.Linear(3, 2).double(), "it has float64: make the network float32 too, with .float()"),
+        (nn.Embedding(9, 2), "take them as they are, or begin with x.long()"),
+        (Asks(3, 2), "let forward take the samples alone: forward(self, x)"),
+        (Answers(lambda out: {"logits": out}), "return the logits alone, such as out['logits']"),
+        (Answers(lambda out: (out, None)), "return the logits alone, such as out[0]"),
+        (Answers(lambda out: out.argmax(1)), "return the logits, not their argmax"),
+        (Answers(lambda out: out.flatten()), "flatten from dimension 1 on"),
+        (nn.Linear(3, 5), "let the factory take classes, and size its last layer by it"),
+    ],
+)
+def test_what_to_do_about_a_network_follows_from_what_is_wrong_with_it(network, fix):
+    assert fix in refused(model=network).fix
 
 
 def test_an_option_a_factory_does_not_take_is_refused():

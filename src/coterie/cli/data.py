@@ -41,7 +41,9 @@ def data(
     partition: Annotated[
         str | None, typer.Option(help="Show who would hold what, as dirichlet:0.3.")
     ] = None,
-    clients: Annotated[int, typer.Option(help="How many clients.")] = 20,
+    clients: Annotated[
+        int | None, typer.Option(help="How many clients; 20, or of owners all.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="The seed of the partition.")] = 0,
     plot: Plot = None,
     json: Json = False,
@@ -50,11 +52,8 @@ def data(
 
     With --partition: which labels each client would have.
     """
-    from coterie.config.schema import Data as Table
-
-    flags = {"data.source": source, "partition.clients": clients, "seed": seed}
-    for key, value in options.assigned(settings):
-        flags[f"data.{key}" if key in Table.reader_keys else f"data.options.{key}"] = value
+    flags: dict[str, Any] = {"data.source": source, "partition.clients": clients, "seed": seed}
+    flags |= dict(options.assigned(options.of_data(settings)))
     if partition or plot:
         flags["partition.kind"] = partition or "iid"
     config = options.experiment(None, flags)
@@ -82,9 +81,20 @@ def data(
             write_figure(people.plot(), plot)
             say.label("plot", str(plot))
     if not json:
-        say.label(
-            "next", command("run", "--data", source, "--partition", partition or "dirichlet:0.3")
-        )
+        say.label("next", to_train(source, options.of_data(settings), partition, clients, seed))
+
+
+def to_train(
+    source: str, settings: list[str], kind: str | None, clients: int | None, seed: int
+) -> str:
+    """The command that trains on the data that were shown, divided as they were shown."""
+    owned = any(setting.startswith("data.owner=") for setting in settings)
+    words: list[str] = ["--data", source, *settings]
+    if kind or not owned:  # whoever names owners makes them the clients
+        words += ["--partition", kind or "dirichlet:0.3"]
+    words += ["--clients", str(clients)] if clients is not None else []
+    words += ["--seed", str(seed)] if seed else []
+    return command("run", *words)
 
 
 def facts(found: Data) -> dict[str, Any]:

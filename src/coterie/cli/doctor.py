@@ -54,7 +54,7 @@ def doctor(json: Json = False) -> None:
         for f in bad:
             say.label("fix", f"{f.what}: {f.fix}")
         say.label(
-            "next", "coterie demo" if not bad else "mend what is marked !!, then coterie doctor"
+            "next", "coterie demo" if not bad else "mend what is marked !!, then `coterie doctor`"
         )
     if bad:
         raise typer.Exit(1)

@@ -143,8 +143,8 @@ def address_of(
         raise ConfigError(
             "a server needs certificates",
             code="C053",
-            fix="make them with coterie certs DIR and give --certs DIR/server; --insecure tries "
-            "it without, on this machine only",
+            fix="make them with `coterie certs DIR --clients NAMES` and give --certs DIR/server; "
+            "--insecure tries it without, on this machine only",
         )
     from coterie.engines.flower.serving import ServerAddress
 
@@ -214,6 +214,6 @@ def proxied(proxy: str, address: ServerAddress, listen: str) -> str:
         raise ConfigError(
             "there is no configuration for that",
             code="C001",
-            fix="coterie serve --proxy nginx --certs DIR/server",
+            fix="`coterie serve --proxy nginx --certs DIR/server`",
         )
     return nginx.configuration(address.certs, address.port, listen)

@@ -31,7 +31,7 @@ def init(
         raise ConfigError(
             f"{file} exists",
             code="C015",
-            fix=f"choose another name, or: {command('init', file, '--force')}",
+            fix=f"choose another name, or: `{command('init', file, '--force')}`",
         )
     text = template(data=data, method=method, partition=partition, model=model)
     try:

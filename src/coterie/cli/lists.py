@@ -49,7 +49,7 @@ def method(name: str, json: bool) -> None:
         raise ConfigError(
             f"unknown method {name!r}",
             code="C041",
-            fix=similar(name.lower(), METHODS) or "coterie methods lists them",
+            fix=similar(name.lower(), METHODS) or "`coterie methods` lists them",
         )
     own = {
         key: (
@@ -159,7 +159,7 @@ def explain(
         raise ConfigError(
             f"there is no code or command {code}",
             code="C016",
-            fix="coterie help lists the codes, coterie --help the commands",
+            fix="`coterie help` lists the codes, --help the commands",
         )
     if json:
         for fact in [facts[key]] if key else facts.values():

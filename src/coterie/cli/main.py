@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import traceback
@@ -15,10 +16,11 @@ from click.exceptions import Abort, NoSuchOption
 from coterie.cli import say
 from coterie.cli.running import UnderWay
 from coterie.core import shell
-from coterie.core.errors import ClientError, ConfigError, CoterieError, DataError
+from coterie.core.errors import CheckpointError, ClientError, ConfigError, CoterieError, DataError
 from coterie.core.suggest import similar
 
 INTERRUPTED = 130
+OWN_CODE = re.compile(r"(^|[=,])[A-Za-z_][\w.]*:[A-Za-z_][\w.]*($|[:,])")  # package.module:function
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -41,6 +43,7 @@ def call(given: Sequence[str], debug: bool = False) -> int:
     from coterie.cli.app import app
 
     run = UnderWay()
+    expect_own_code(given)
     try:
         code = app(list(given), prog_name="coterie", standalone_mode=False, obj=run)
     except CoterieError as error:
@@ -63,6 +66,16 @@ def call(given: Sequence[str], debug: bool = False) -> int:
     return code if isinstance(code, int) else 0
 
 
+def expect_own_code(given: Sequence[str]) -> None:
+    """Find a module that a person named on the command line in the folder where they are.
+
+    At the end of the path, and only then: no file that lies there by chance is ever imported.
+    """
+    allowed = {"--allow-code", "--trust"} & set(given)
+    if (allowed or any(OWN_CODE.search(word) for word in given)) and os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+
+
 def failed(error: CoterieError, debug: bool, run: UnderWay) -> int:
     """Say what went wrong, and give its exit code."""
     if isinstance(error, ClientError) and error.__cause__ is not None:
@@ -70,8 +83,8 @@ def failed(error: CoterieError, debug: bool, run: UnderWay) -> int:
     if debug:
         traceback.print_exception(error)
     say.note(f"error[{error.code}]: {error}")
-    if run.saved:
-        say.note(f"  saved  {run.folder}: {run.again}")
+    if run.saved and not isinstance(error, ConfigError | DataError | CheckpointError):
+        say.note(f"  saved  {run.folder}: {run.again}")  # the others would end it once more
     nothing = isinstance(error, ConfigError | DataError) and not run.saved
     say.note(f"{'nothing was run. ' * nothing}explain: {shell.command('help', error.code)}")
     return error.exit

@@ -128,7 +128,7 @@ def predict(
 
         model, found = (
             load_model(source, allow_code=allow_code),
-            load(data, **dict(options.assigned(settings))),
+            load(data, **options.of_reader(settings)),
         )
         if model.peak is None:
             model = scaled_by(model, Scaler.of(found, model.spec.scaling["how"]))

@@ -177,7 +177,7 @@ def opened(
     reader, threads = read_like(folder, allow_code=allow_code)
     if threads:
         torch.set_num_threads(threads)
-    return result, load(data, **(dict(options.assigned(settings)) if settings else reader))
+    return result, load(data, **(options.of_reader(settings) or reader))
 
 
 def note_peak(result: Result, found: Data) -> None:

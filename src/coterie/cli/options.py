@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -61,6 +62,31 @@ def assigned(
 
     given = [assignment(text) for text in settings or []]
     return given + [(key, v) for key, v in (flags or {}).items() if v is not None]
+
+
+def of_data(settings: Iterable[str] | None) -> list[str]:
+    """Settings of [data] with their table, where they were written without: size=32, label=kind.
+
+    >>> of_data(["size=32", "data.size=32", "separator=;"])
+    ['data.size=32', 'data.size=32', 'data.options.separator=;']
+    """
+    from coterie.config.schema import Data
+
+    known, whole = {f.name for f in fields(Data)}, []
+    for setting in settings or []:
+        key = setting.partition("=")[0].strip()
+        table = "" if "." in key else "data." if key in known else "data.options."
+        whole.append(f"{table}{setting}")
+    return whole
+
+
+def of_reader(settings: Iterable[str] | None) -> dict[str, Any]:
+    """Options of a reader alone, written with their table or without.
+
+    >>> of_reader(["size=32", "data.gray=true"])
+    {'size': 32, 'gray': True}
+    """
+    return {key.split(".")[-1]: value for key, value in assigned(settings)}
 
 
 def sort(

@@ -148,7 +148,7 @@ def network(v: Sound) -> Iterator[Problem]:
     if ":" in name or name == zoo.AUTO:
         return
     if name not in zoo.MODELS:
-        fix = similar(name.lower(), zoo.MODELS) or "coterie models lists them"
+        fix = similar(name.lower(), zoo.MODELS) or "`coterie models` lists them"
         yield Problem(("model", "name"), name, "unknown model", fix)
         return
     model = zoo.MODELS[name]

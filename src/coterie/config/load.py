@@ -101,7 +101,7 @@ def refuse_several_methods(written: Written) -> None:
         raise ConfigError(
             f"{written.name} lists {count(len(several), 'method')}",
             code="C018",
-            fix=f"compare them: {command('compare', written.name)}; "
+            fix=f"compare them: `{command('compare', written.name)}`; "
             f"or choose one: method={several[0]}"
             if several
             else "name a method",
@@ -152,7 +152,7 @@ def method_of(
     if not isinstance(method, str):
         return default, None  # the type is reported with the other keys
     if method not in METHODS and ":" not in method:
-        fix = similar(method.lower(), METHODS) or "coterie methods lists them"
+        fix = similar(method.lower(), METHODS) or "`coterie methods` lists them"
         problems.append(Problem(("method",), method, "unknown method", fix))
         return method, None
     if any(p.path == ("method",) for p in problems):

@@ -50,7 +50,9 @@ def read(file: File | str) -> Written:
             f"there is no file {name}",
             code="C010",
             where=str(folder),
-            fix=f"name {other}, which is there" if other else f"write one: {command('init', name)}",
+            fix=f"name {other}, which is there"
+            if other
+            else f"write one: `{command('init', name)}`",
         ) from cause
     except UnicodeDecodeError as cause:
         raise ConfigError(

@@ -116,7 +116,8 @@ def imported(method: str) -> dict[str, Field]:
             f"method {method!r} cannot be imported",
             code="C040",
             why=str(cause),
-            fix='write "package.module:Class", a dataclass that can be imported from here',
+            fix='write "package.module:Class", a dataclass in a module that is installed or lies '
+            "in the folder where you are",
         ) from cause
     beside = own_comments(cls)
     return {

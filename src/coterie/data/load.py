@@ -107,7 +107,7 @@ def _read(source: Any, options: Mapping[str, Any]) -> tuple[Raw, str, Named | No
                 code="D002",
                 where=str(source),
                 why=f"named sets are {', '.join(NAMED)}; relative paths start at {Path.cwd()}",
-                fix="check the spelling, or list the named sets: coterie datasets",
+                fix="check the spelling, or list the named sets: `coterie datasets`",
             )
         return _file(path, options), path.resolve().stem, None
     if isinstance(source, tuple | list):

@@ -78,7 +78,8 @@ def backend(
         raise ConfigError(
             "clients of the flower engine are other machines",
             code="C050",
-            fix="coterie serve FILE starts a server, coterie join SERVER --data PATH joins it",
+            fix="`coterie serve FILE --certs DIR/server` starts a server, and "
+            "`coterie join SERVER --data PATH --certs DIR/clients/NAME` joins it",
         )
     within = inside(inner or name, population, layout, workers)
     if name == "serial" or (name in ("stacked", "compiled") and workers < 2):

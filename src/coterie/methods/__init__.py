@@ -323,7 +323,8 @@ def find(name: str) -> type[Method]:
             raise ConfigError(
                 f"method {name!r} cannot be imported: {cause}",
                 code="C040",
-                fix='write it as "package.module:Class", importable from where you run coterie',
+                fix='write it as "package.module:Class", of a module that is installed or lies in '
+                "the folder where you are",
             ) from cause
     raise ConfigError(
         f"unknown method {name!r}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import pkgutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -85,8 +85,8 @@ def _imported(model: str | Factory) -> Factory:
             model,
             f"{type(cause).__name__}: {cause}",
             why="importing the factory raised this",
-            fix='write it as "package.module:function", and start from the folder that holds the '
-            "package or put that folder on PYTHONPATH",
+            fix='write it as "package.module:function", of a module that is installed or lies in '
+            "the folder where you are",
         ) from cause
     return factory
 
@@ -152,20 +152,57 @@ def _probe(module: nn.Module, name: str, shape: tuple[int, ...], classes: int) -
         raise _unfit(
             name,
             f"{type(cause).__name__}: {cause}",
-            why=f"the network raised this for a batch of shape {(2, *shape)}",
-            fix="let the factory take shape, and size its first layers by it",
+            why=f"the network raised this for 2 samples: float32 of shape {(2, *shape)}",
+            fix=_remedy(module, cause),
         ) from cause
     finally:
         for part, training in modes:
             part.training = training
-    if not isinstance(out, Tensor) or out.shape != (2, classes):
-        got = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
+    if not isinstance(out, Tensor):
         raise _unfit(
             name,
-            f"{name} answers {got} to 2 samples, expected {(2, classes)}",
-            why=f"the data have {classes} classes: one output for each",
-            fix="let the factory take classes, and size its last layer by it",
+            f"{name} answers a {type(out).__name__}, expected a tensor of shape {(2, classes)}",
+            why="coterie takes the loss and the accuracy from what the network returns",
+            fix=f"return the logits alone{_inside(out)}: one number for each class",
         )
+    if not out.is_floating_point():
+        raise _unfit(
+            name,
+            f"{name} answers {out.dtype}, expected floating-point numbers",
+            why="the loss is taken from the logits, and whole numbers have no gradient",
+            fix="return the logits, not their argmax",
+        )
+    if out.shape != (2, classes):
+        raise _unfit(
+            name,
+            f"{name} answers {tuple(out.shape)} to 2 samples, expected {(2, classes)}",
+            why=f"the data have {classes} classes: one output for each",
+            fix="let the factory take classes, and size its last layer by it"
+            if out.ndim == 2 and len(out) == 2
+            else "keep the samples apart, and give one row of logits for each: flatten from "
+            "dimension 1 on",
+        )
+
+
+def _remedy(module: nn.Module, cause: Exception) -> str:
+    """What to do about a network that does not take the samples, by what it said."""
+    said = str(cause).lower()
+    kinds = {str(p.dtype).removeprefix("torch.") for p in module.parameters()} - {"float32"}
+    if "long, int" in said:  # an embedding looks numbers up
+        return "samples are float32: take them as they are, or begin with x.long()"
+    if kinds or "dtype" in said or "scalar type" in said or "same type" in said:
+        other = f", and it has {', '.join(sorted(kinds))}" if kinds else ""
+        return f"samples are float32{other}: make the network float32 too, with .float()"
+    if isinstance(cause, TypeError) and "argument" in said:
+        return "let forward take the samples alone: forward(self, x)"
+    return "let the factory take shape, and size its first layers by it"
+
+
+def _inside(out: object) -> str:
+    """Where the logits may be in what a network returned."""
+    if isinstance(out, Mapping):
+        return f", such as out[{next(iter(out), 'logits')!r}]"
+    return ", such as out[0]" if isinstance(out, tuple | list) else ""
 
 
 def _unfit(name: str, what: str, *, code: str = "C031", why: str = "", fix: str) -> ConfigError:

@@ -144,7 +144,7 @@ def unusable(path: Path, why: str) -> CheckpointError:
         f"{path} is no model that can be used",
         code="K014",
         why=why,
-        fix="name a .safetensors file that coterie export, Result.save or a client wrote",
+        fix="name a .safetensors file that `coterie export`, Result.save or a client wrote",
     )
 
 

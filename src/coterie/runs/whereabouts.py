@@ -36,6 +36,6 @@ def no_run(path: Path, has: str) -> CheckpointError:
     if runs := [str(p) for p in inside(path) if (p / RUN).exists()]:
         fix = f"name one of the runs in it: {', '.join(runs[:5])}{', ...' * (len(runs) > 5)}"
     elif (path / COMPARISON).exists():
-        fix = f"it holds a comparison: {command('report', path)} shows it"
+        fix = f"it holds a comparison: `{command('report', path)}` shows it"
     why = f"it has {has}" if path.exists() else "it does not exist"
     return CheckpointError(f"{path} is not the folder of a run", code="K006", why=why, fix=fix)

@@ -189,6 +189,6 @@ def refuse_federation(folder: Path) -> None:
             "every client keeps its data on its own machine",
             code="C050",
             where=str(folder),
-            fix=f"{command('serve', '--resume', folder, '...')} goes on with it, "
-            f"{command('open', folder)} shows it",
+            fix=f"`{command('serve', '--resume', folder, '--certs', 'DIR/server')}` goes on with "
+            f"it, `{command('open', folder)}` shows it",
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import fields, replace
 from functools import reduce
 from operator import getitem
@@ -245,7 +245,7 @@ def fresh(config: Config) -> Path:
     return records.unused(Path(config.output.dir.format(date=date, method=name, seed=config.seed)))
 
 
-def refuse_changes(then: str, now: Config, allowed: Iterable[str]) -> None:
+def refuse_changes(then: str, now: Config, allowed: Collection[str]) -> None:
     """Only what was allowed by name may differ from the experiment that was started.
 
     `then` is the run.toml of that time.
@@ -261,7 +261,9 @@ def refuse_changes(then: str, now: Config, allowed: Iterable[str]) -> None:
             code="K010",
             where="\n".join(f"{k}: was {before.get(k)!r}, is {after.get(k)!r}" for k in refused),
             why="the rounds to come would belong to another experiment than the rounds behind",
-            fix=f"put them back, or add --allow-change {' --allow-change '.join(refused)}",
+            fix=f"put them back, or add --allow-change {' --allow-change '.join(refused)}"
+            if allowed  # who may allow nothing has no such option
+            else "put them back, or choose another folder with --out",
         )
 
 

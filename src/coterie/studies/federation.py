@@ -140,7 +140,7 @@ def refuse_few_shots(config: Config) -> None:
             "clients on other machines join with all their samples",
             code="C050",
             where=f"newcomers.shots = {list(config.newcomers.shots)}",
-            fix="set newcomers.shots=[]; coterie newcomers FILE tries few samples on this machine",
+            fix="set newcomers.shots=[]; `coterie newcomers FILE` tries few samples here",
         )
 
 
@@ -222,7 +222,7 @@ def expect_quorum(
         code="Q002",
         where=f"missing: {', '.join(missing[:20])}" if missing else "",
         why=f"engine.quorum = {config.engine.quorum} of them are needed",
-        fix="look at what coterie join says on their side, then start again",
+        fix="look at what `coterie join` says on their side, then start again",
     )
 
 

@@ -72,7 +72,7 @@ def test_an_image_of_another_size_is_named_with_the_way_out(photos):
     odd = picture(photos / "dog" / "z.png", size=(9, 4))
     error = fails("D016", photos)
     assert error.where == str(odd)
-    assert "size=(4, 6)" in error.fix
+    assert "data.size=4 (in Python: size=4)" in error.fix
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ CONFIGURATION: dict[str, Code] = {
     "C001": Code(
         "a command line that cannot be read",
         "A command, option or argument does not exist, or a value is missing.",
-        "`coterie --help` lists the commands, `coterie COMMAND --help` their options.",
+        "`coterie` alone lists the commands; with --help behind it, each lists its options.",
     ),
     "C010": Code(
         "an experiment file that cannot be read",
@@ -78,7 +78,8 @@ CONFIGURATION: dict[str, Code] = {
         "a network of yours that cannot be built or used",
         "The factory could not be imported or called, or its network does not take the samples or "
         "does not give one output per class.",
-        "Let the function take shape and classes, and size the first and last layers by them.",
+        "The message says which. Modules are found where they are installed and in the folder "
+        "where you are; the function may take shape and classes, to size its layers.",
     ),
     "C032": Code(
         "columns that the network does not have",
@@ -116,7 +117,7 @@ CONFIGURATION: dict[str, Code] = {
         "a method of yours that cannot be imported",
         'A method from elsewhere is given as "package.module:Class": a frozen dataclass that can '
         "be imported from where coterie runs.",
-        "Try `python -c 'import package.module'`; set PYTHONPATH if the module is not installed.",
+        "Install the module, or start coterie in the folder that holds it.",
     ),
     "C041": Code(
         "a method that is not known",
@@ -151,7 +152,8 @@ CONFIGURATION: dict[str, Code] = {
     "C050": Code(
         "an engine that needs a server",
         "Clients of the flower engine are other machines: they join a server.",
-        "`coterie serve FILE` starts it, `coterie join SERVER --data PATH` joins it.",
+        "`coterie serve FILE --certs DIR/server` starts it, and `coterie join SERVER --data PATH "
+        "--certs DIR/clients/NAME` joins it; --insecure tries both on one machine.",
     ),
     "C051": Code(
         "a federation whose clients do not fit together",
@@ -168,7 +170,8 @@ CONFIGURATION: dict[str, Code] = {
     "C053": Code(
         "a server that would be open to everybody",
         "Without TLS, whoever reaches the server can read and change what crosses, and take part.",
-        "Make certificates with `coterie certs DIR` and give --certs; or stay on 127.0.0.1.",
+        "Make certificates with `coterie certs DIR --clients NAMES` and give --certs; or stay on "
+        "127.0.0.1.",
     ),
     "C054": Code(
         "an engine that this machine is not equipped for",

@@ -39,13 +39,13 @@ FAMILIES: dict[str, Family] = {
         "access",
         8,
         "A key or certificate is missing, unusable, or was not accepted. Nothing was exchanged.",
-        "`coterie certs DIR` makes new ones; each side has to use those made for it.",
+        "`coterie certs DIR --clients NAMES` makes new ones; each side uses its own.",
     ),
     "Q": Family(
         "quorum",
         4,
         "Too few clients answered, or came at all. The last whole round is in the run's folder.",
-        "Bring the clients back, then `coterie serve --resume RUN`.",
+        "Bring the clients back, then `coterie serve --resume RUN --certs DIR/server`.",
     ),
     "K": Family(
         "checkpoint",

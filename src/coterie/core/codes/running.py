@@ -15,7 +15,8 @@ RUNNING: dict[str, Code] = {
         "a certificate or key that cannot be used",
         "The file is missing, is no certificate or key, belongs to another authority, or has run "
         "out.",
-        "`coterie certs DIR` makes new ones; copy the folders it names to the machines it names.",
+        "`coterie certs DIR --clients NAMES` makes new ones; copy the folders it names to the "
+        "machines it names.",
     ),
     "K001": Code(
         "no usable checkpoint",

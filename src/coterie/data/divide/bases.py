@@ -210,7 +210,7 @@ def _(kind: kinds.Natural, pool: Pool, n: int, rng: Rng) -> Dealt:
             f"no owner has {kind.min_samples} samples",
             code="D032",
             why=f"the largest of {len(ids)} owners has {sizes.max()}",
-            fix=f"lower min_samples to at most {sizes.max()}",
+            fix=f"lower partition.min_samples to at most {sizes.max()}",
         )
     chosen = np.sort(rng.permutation(fit)[:n])
     parts = gather(who.reshape(-1), len(ids))
@@ -293,7 +293,7 @@ def enough(samples: int, n: int, least: int) -> None:
             f"{count(n, 'client')} cannot have {count(least, 'sample')} each",
             code="D032",
             why=f"there are {samples:,} samples",
-            fix=f"lower min_samples to at most {samples // n}, "
+            fix=f"lower partition.min_samples to at most {samples // n}, "
             f"or ask for at most {samples // least:,} clients",
         )
 
@@ -306,7 +306,7 @@ def too_small(sizes: Ints, least: int, way: str, draws: int = 1) -> DataError:
         f"{len(small)} of {len(sizes)} clients have fewer than {least} samples",
         code="D032",
         why=f"after {draws:,} {'draws' if draws > 1 else 'draw'} they have {shown}",
-        fix=f"raise alpha, ask for fewer clients, lower min_samples, {way}",
+        fix=f"raise alpha, ask for fewer clients, lower partition.min_samples, {way}",
     )
 
 

@@ -104,7 +104,11 @@ def decoded(
     if size is None and odd is not None:
         (w, h), (w0, h0) = sizes[odd], sizes[0]
         why = "all images of a set have one size (height x width)"
-        fix = f"resize them while reading: size=({min(h, h0)}, {min(w, w0)})"
+        least = min(min(found) for found in sizes)
+        fix = (
+            f"resize them while reading: data.size={least} (in Python: size={least});\n"
+            f"data.size=[{h0},{w0}] says height and width"
+        )
         raise unfit(names[odd], f"is {h}x{w} pixels, the first image {h0}x{w0}", "D016", fix, why)
     height, width = _size(size) if size is not None else sizes[0][::-1]
     channels = 1 if gray else 3

@@ -44,7 +44,8 @@ class ServerAddress:
                 f"a server on {self.host} without TLS would be open to everybody",
                 code="C053",
                 why="whoever reaches it could read and change what crosses, and take part",
-                fix="make certificates with coterie certs DIR and give --certs DIR/server",
+                fix="make certificates with `coterie certs DIR --clients NAMES` and give "
+                "--certs DIR/server",
             )
         for name in ("ca.pem", "server.pem", "server.key") if self.certs else ():
             expect(self.certs / name)  # type: ignore[operator]
@@ -175,7 +176,8 @@ def expect(path: Path) -> Path:
         raise AccessError(
             f"there is no {path}",
             code="A002",
-            fix="coterie certs DIR makes DIR/server for the server and DIR/clients/NAME for each",
+            fix="`coterie certs DIR --clients NAMES` makes DIR/server for the server and "
+            "DIR/clients/NAME for each",
         )
     return path
 
