@@ -69,7 +69,7 @@ class RunModel:
                 f"{file} is damaged",
                 code="K002",
                 why=f"{type(cause).__name__}: {cause}",
-                fix="put the file back; `coterie resume` writes it again where the data are at hand",
+                fix="put the file back; `coterie resume` writes it again where the data are",
             ) from cause
 
     def layout(
