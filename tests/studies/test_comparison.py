@@ -345,3 +345,12 @@ def test_the_rows_of_a_round_do_not_follow_the_order_of_a_memory() -> None:
     state = State.shared(torch.zeros(3), 2)
     one, other = state.hold(**told), state.hold(**dict(reversed(told.items())))
     assert grouped(one, None, None) == grouped(other, None, None)
+
+
+@pytest.mark.parametrize("page", [True, False])
+def test_a_comparison_from_python_ends_with_its_page(page: bool, tmp_path: Path) -> None:
+    clients = coterie.partition("digits", clients=2)
+    coterie.compare(
+        ["fedavg", "local"], clients, "mclr", rounds=1, seeds=1, out=tmp_path / "c", page=page
+    )
+    assert (tmp_path / "c" / "report.html").exists() == page

@@ -16,7 +16,7 @@ from coterie.config import toml
 from coterie.config.grid import Grid
 from coterie.core import storage
 from coterie.core.errors import CheckpointError, ConfigError, DataError
-from coterie.core.events import Listener
+from coterie.core.events import Listener, silence
 from coterie.core.types import Method
 from coterie.core.units import count
 from coterie.data.population import Population
@@ -58,12 +58,14 @@ def compare(
     seeds: int | Sequence[int] = 5,
     out: str | Path | None = None,
     on_event: Listener | None = None,
+    page: bool = True,
     **options: Unpack[FitOptions],
 ) -> Comparison:
     """Train every method with every seed and compare them; further keywords are those of `fit`.
 
     `population` is a population, which then is the same for all seeds, or a function from a seed
-    to one. The same call in the same folder `out` goes on where it was stopped.
+    to one. The same call in the same folder `out` goes on where it was stopped. At the end there is
+    a report.html in it unless `page` is False.
     """
     if isinstance(methods, str):
         raise meant("methods", methods, "no list of methods", f"{methods.split(',')!r}")
@@ -75,10 +77,8 @@ def compare(
     chosen = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     if len(labelled) < 2 or not chosen:
         what = f"{count(len(labelled), 'method')} and {count(len(chosen), 'seed')}"
-        raise ConfigError(
-            what, code="C017", fix="compare two methods or more, with one seed or more"
-        )
-
+        fix = "compare two methods or more, with one seed or more"
+        raise ConfigError(what, code="C017", fix=fix)
     made: dict[int, Population] = {}
 
     def clients(seed: int) -> Population:
@@ -105,7 +105,19 @@ def compare(
         record_facts(cell, result)
 
     asked = asked_from_python(labelled, chosen, model, rounds, options)
-    return run_missing(Path(out) if out else fresh(), asked, partial(in_turn, run), on_event)
+    found = run_missing(Path(out) if out else fresh(), asked, partial(in_turn, run), on_event)
+    return with_page(found, on_event or silence) if page else found
+
+
+def with_page(found: Comparison, tell: Listener) -> Comparison:
+    """The page of a comparison that just ended; what goes wrong here is told and spoils nothing."""
+    from coterie.report import write_comparison  # plotly takes its time
+
+    try:
+        write_comparison(found.folder)
+    except Exception as error:  # as for a run: hours of training are worth more than their page
+        tell({"event": "warning", "text": f"no report: {type(error).__name__}: {error}"})
+    return found
 
 
 def expect_tests(population: Population) -> None:
