@@ -104,3 +104,14 @@ def test_a_type_checker_finds_the_mistakes_of_a_script(tmp_path: Path) -> None:
 
 def test_the_installed_package_says_that_it_has_types() -> None:
     assert (Path(ct.__file__).parent / "py.typed").exists()
+
+
+def test_what_is_printed_is_short_and_holds_no_tensor() -> None:
+    people = ct.partition("digits", "rotation", clients=4, seed=0)
+    result = ct.fit(ct.FedAvg(), people, "mclr", rounds=1)
+    placed = result.place((people[0].x, people[0].y), epochs=0)
+    shown = (result, result.state, people, people[0], result.history, people.data, placed)
+    for thing in shown:
+        assert "tensor(" not in repr(thing)
+        assert len(repr(thing)) < 400, type(thing).__name__
+    assert repr(result).startswith("Result(FedAvg: 4 clients, 1 round, accuracy ")

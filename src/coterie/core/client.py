@@ -23,3 +23,7 @@ class Client:
 
     def __len__(self) -> int:
         return len(self.y)
+
+    def __repr__(self) -> str:
+        shape = tuple(self.x.shape[1:])
+        return f"Client({self.name!r}: train {len(self):,} · test {len(self.y_test):,} of {shape})"

@@ -21,6 +21,7 @@ from coterie.core.layout import Layout as Layout
 from coterie.core.sendable import Sendable as Sendable
 from coterie.core.sendable import place_of as place_of
 from coterie.core.shares import capped
+from coterie.core.units import count
 
 Receives = Literal["own", "all", "nothing"]
 Sent = Mapping[str, Tensor]  # one client's rows of what was sent beside the model
@@ -47,6 +48,10 @@ class State:
             raise ValueError(f"assign must be (n,) long, got {tuple(self.assign.shape)}")
         if len(self.assign) and not -1 <= int(self.assign.min()) <= int(self.assign.max()) < self.k:
             raise ValueError(f"assign must lie in [-1, {self.k}), got {self.assign.tolist()}")
+
+    def __repr__(self) -> str:
+        numbers = f"{count(self.k, 'model')} of {self.models.shape[1]:,} numbers"
+        return f"State(round {self.round}: {numbers}, {count(len(self.assign), 'client')})"
 
     @classmethod
     def shared(cls, row: Tensor, n: int) -> State:

@@ -10,6 +10,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from coterie.core.units import count
+
 Scaling = Literal["standard", "unit", "none"]
 
 
@@ -92,6 +94,10 @@ class Data:
     owners: tuple[str, ...] = ()  # what owners 0, 1, ... are called; empty: by their numbers
     scaler: Scaler = Scaler()  # what was done to the stored numbers; at first nothing
     source: Mapping[str, Any] | None = None  # what `load` read, if that can be read again
+
+    def __repr__(self) -> str:
+        known = count(len(self.classes), "class", "classes")
+        return f"Data({self.name}: {count(len(self.y), 'sample')} of shape {self.shape}, {known})"
 
     @property
     def shape(self) -> tuple[int, ...]:

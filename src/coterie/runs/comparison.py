@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from coterie.core.errors import CheckpointError
+from coterie.core.units import count
 from coterie.runs import newcomers, statistics
 from coterie.runs.comparison_text import written
 from coterie.runs.reading import RunReader
@@ -72,6 +73,10 @@ class Comparison:
     asked: Mapping[str, Any]  # compare.toml
     cells: tuple[Cell, ...]  # every one that was asked for, done or not; by seed, then by method
     failed: Mapping[str, str] = field(default_factory=dict)  # name of a cell -> why, if it just ran
+
+    def __repr__(self) -> str:
+        done = sum(cell.done for cell in self.cells)
+        return f"Comparison({done} of {count(len(self.cells), 'run')} done in {self.folder})"
 
     @classmethod
     def load(cls, folder: str | Path) -> Comparison:

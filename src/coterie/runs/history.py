@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from coterie.core.units import count
+
 
 class Row(NamedTuple):
     """One number that was measured: of whom, when, and what it is."""
@@ -34,6 +36,10 @@ class History:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def __repr__(self) -> str:
+        last = self.rows[-1].round if self.rows else 0
+        return f"History({count(len(self), 'row')} to round {last})"
 
     def series(self, metric: str, stage: str = "before") -> dict[int, float]:
         """A number of the whole federation by round."""

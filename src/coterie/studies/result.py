@@ -16,6 +16,7 @@ from coterie import engines
 from coterie.core.errors import DataError
 from coterie.core.model_kind import ModelKind, held_number, held_words, kind_of
 from coterie.core.types import Engine, Method, State
+from coterie.core.units import count
 from coterie.data.population import Population
 from coterie.runs.history import History
 from coterie.runs.metrics import PerClient
@@ -42,6 +43,15 @@ class Result:
     summary: Mapping[str, Any]
     folder: Path | None = None
     page: Path | None = None  # report.html, where the run has written one
+
+    def __repr__(self) -> str:
+        parts = [count(len(self.population), "client"), count(self.state.round, "round")]
+        if self.accuracy.values:
+            parts.append(f"accuracy {100 * self.accuracy.mean():.1f} %")
+        if self.kind == "clustered":
+            parts.append(count(len(set(self.clusters.values())), "cluster"))
+        where = f" in {self.folder}" if self.folder else ""
+        return f"Result({type(self.method).__name__}: {', '.join(parts)}{where})"
 
     @property
     def accuracy(self) -> PerClient:
