@@ -22,7 +22,7 @@ from tests.engines.flower.test_federation import final
 pytestmark = [pytest.mark.federation, pytest.mark.slow]
 NAMES = ("berlin", "lyon", "porto")
 EXPERIMENT = """
-method = "ditto"
+method = "fedclust"
 seed = 1
 [model]
 name = "mclr"
@@ -78,6 +78,12 @@ def test_a_federation_with_own_folders_leaves_models_names_and_commands(tmp_path
             assert re.search(r"test    round 2: own accuracy \d", said), said
             assert said.count("model   ") == 2, "when it is first written, and at the end"
             assert "over    the run is done" in said
+
+        # The server's run opens, with nobody's data at hand, and has the model a client has.
+        opened = ct.open_run(tmp_path / "run")
+        theirs = ct.load_model(tmp_path / "state-lyon" / "model.safetensors").net.state_dict()
+        for key, value in opened.model("lyon").state_dict().items():
+            assert value.equal(theirs[key])
 
         page = (tmp_path / "run" / "report.html").read_text()
         assert all(name in page for name in NAMES)
