@@ -19,7 +19,9 @@ class Ours:
         self.layout = ct.Layout(workload.network())
         self.shapes = [t.shape for t in workload.initial()]
         population = ct.Population.of(
-            [workload.client(i) for i in range(workload.clients)], CLASSES
+            [workload.client(i) for i in range(workload.clients)],
+            CLASSES,
+            test_share=0.0,  # everybody trains on all, as in the other libraries
         )
         solver = ct.Solver(
             lr=workload.lr,

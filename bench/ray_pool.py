@@ -36,7 +36,7 @@ def people(clients: int, samples: int) -> ct.Population:
         m = samples * 2 // 3 + samples * 2 // 3 * i // clients
         x, y = torch.randn(m, FEATURES, generator=rng), torch.randint(CLASSES, (m,), generator=rng)
         given.append((x, y))
-    return ct.Population.of(given, CLASSES)
+    return ct.Population.of(given, CLASSES, test_share=0.0)
 
 
 def main() -> int:

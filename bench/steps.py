@@ -55,7 +55,7 @@ def measure(workload: Workload, repeat: int) -> tuple[float, dict[str, float]]:
     machine: Any = Machine(compiled(str(program)))
     clocks = (ctypes.c_int64 * ROOM).from_address(machine.engine.get_global_value_address("clocks"))
     network = Network(program.plan, machine)
-    client = ct.Population.of([workload.client(0)], CLASSES)[0]
+    client = ct.Population.of([workload.client(0)], CLASSES, test_share=0.0)[0]
     sgd = ct.SGD(momentum=workload.momentum)
     solver = ct.Solver(lr=workload.lr, optimiser=sgd, batch=workload.batch, epochs=1)
     cycles, micros, ticks = [], [], []

@@ -7,7 +7,7 @@ from typing import Any
 
 from coterie.engines.compiled.convolution import Convolution, Frame
 from coterie.engines.compiled.dense import TILE
-from coterie.engines.compiled.loops import Array, Function, in_vectors
+from coterie.engines.compiled.loops import LANES, Array, Function, in_vectors
 from coterie.engines.compiled.plan import Plan
 
 
@@ -34,10 +34,9 @@ def gather(plan: Plan) -> Callable[[Function], None]:
 def copy_image(f: Function, x: Array, a: Array, image: Frame) -> None:
     """One sample (channels, height, width) into the middle of its frame, channels last."""
     if image.channels > 1:
-        with f.loop(0, image.height) as i, f.loop(0, image.channels) as c:
-            row, to = x.start((c * image.height + i) * image.width), a.start(image.at(i, 0) + c)
-            with f.loop(0, image.width) as j:
-                to[j * image.channels] = row[j]
+        with f.loop(0, image.height) as i:
+            planes = [x.start((c * image.height + i) * image.width) for c in range(image.channels)]
+            interleave(f, planes, a.start(image.at(i, 0)), image.width)
         return
     runs, length = (image.height, image.width) if any(image.rim) else (1, image.size)
     with f.loop(0, runs) as i:
@@ -47,6 +46,27 @@ def copy_image(f: Function, x: Array, a: Array, image: Frame) -> None:
             to.put(j, row.vector(j, lanes[0]), lanes[0])
 
         in_vectors(f, length, 1, some)
+
+
+def interleave(f: Function, planes: list[Array], to: Array, width: int) -> None:
+    """A row of each channel, put together place by place."""
+    channels = len(planes)
+    whole = width - width % LANES if channels <= 4 else 0
+    with f.loop(0, whole, LANES) as j:
+        here = [plane.vector(j) for plane in planes]
+        for k in range(channels):  # lane by lane: which channel, and of which place
+            source = [divmod(LANES * k + lane, channels) for lane in range(LANES)]
+            mixed = here[0].shuffled(here[0], [place for place, _ in source])
+            for c in range(1, channels):
+                lanes = [
+                    LANES + place if which == c else lane
+                    for lane, (place, which) in enumerate(source)
+                ]
+                mixed = mixed.shuffled(here[c], lanes)
+            to.put((j * channels) + LANES * k, mixed)
+    for c, plane in enumerate(planes):
+        with f.loop(whole, width) as j:
+            to[j * channels + c] = plane[j]
 
 
 def copy(f: Function, size: int) -> None:
