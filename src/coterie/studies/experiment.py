@@ -37,6 +37,10 @@ from coterie.tasks.solver import Solver
 from coterie.trackers import track
 
 
+# Keys that came later, by table: what a file meant that does not have them.
+LATER: dict[str, dict[str, Any]] = {"engine": {"max_weight_share": 0.5}}
+
+
 def execute(
     config: Config,
     out: str | Path | None = None,
@@ -250,7 +254,7 @@ def refuse_changes(then: str, now: Config, allowed: Collection[str]) -> None:
 
     `then` is the run.toml of that time.
     """
-    before, after = flat(then), flat(configs.resolved(now))
+    before, after = started_with(then), flat(configs.resolved(now))
     if after["model.name"] == AUTO:  # it was chosen for the data, which have a check of their own
         after["model.name"] = before.get("model.name")
     changed = [k for k in sorted({*before, *after}) if before.get(k) != after.get(k)]
@@ -265,6 +269,19 @@ def refuse_changes(then: str, now: Config, allowed: Collection[str]) -> None:
             if allowed  # who may allow nothing has no such option
             else "put them back, or choose another folder with --out",
         )
+
+
+def started_with(text: str) -> dict[str, Any]:
+    """The values of a file that an older version may have written, as this one would write them.
+
+    >>> started_with("[experiments.mine.engine]\\nthreads = 1")["experiments.mine.engine.threads"]
+    1
+    """
+    found = flat(text)
+    for table in {key.rpartition(".")[0] for key in found}:
+        for key, meant in LATER.get(table.rpartition(".")[2], {}).items():
+            found.setdefault(f"{table}.{key}", meant)
+    return found
 
 
 def flat(text: str) -> dict[str, Any]:

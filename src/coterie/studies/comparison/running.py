@@ -227,7 +227,7 @@ def record_request(folder: Path, asked: Mapping[str, Any]) -> None:
             raise ConfigError(what, code="C017", fix="write their settings in another way")
         storage.replace_file(file, text.encode())
         return
-    then, now = experiment.flat(file.read_text()), experiment.flat(text)
+    then, now = experiment.started_with(file.read_text()), experiment.flat(text)
     lines = differences(then, now, list(asked["methods"]))
     if lines:
         raise CheckpointError(
