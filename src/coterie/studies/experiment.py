@@ -36,7 +36,6 @@ from coterie.tasks.optimiser import SGD
 from coterie.tasks.solver import Solver
 from coterie.trackers import track
 
-
 # Keys that came later, by table: what a file meant that does not have them.
 LATER: dict[str, dict[str, Any]] = {"engine": {"max_weight_share": 0.5}}
 
