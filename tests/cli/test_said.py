@@ -53,6 +53,21 @@ def test_a_run_says_its_data_network_engine_and_cost(capsys: pytest.CaptureFixtu
     assert "model   mclr, 650 parameters; nothing is sent" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("given", [["rotation:4"], ["rotation", "partition.angles=[4]"]])
+def test_a_number_of_turns_is_said_as_angles(
+    given: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    kind, *more = given
+    run = ["run", *SMALL, "--model", "mclr", "--partition", kind, *more, "partition.clients=4"]
+    assert call([*run, "--out", "r", "--no-report"]) == 0
+    assert "; 4 clients by rotation (0°/90°/180°/270°)\n" in capsys.readouterr().err
+    kept = tomllib.loads(Path("r/run.toml").read_text())["partition"]
+    assert (kept["kind"], kept["angles"]) == ("rotation", [0, 90, 180, 270])
+    few = [*run, "partition.clients=3", "--out", "s"]
+    assert call(few) == 2
+    assert "more groups than clients (3)" in capsys.readouterr().err
+
+
 def test_images_get_a_small_cnn_unless_a_network_is_named(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -109,6 +109,11 @@ def test_every_kind_explains_itself_in_a_first_sentence(name: str) -> None:
         ("label_sets:20,3", LabelSets(sets=20, labels=3)),
         ("label-sets:20,3,short=reuse", LabelSets(sets=20, labels=3, short="reuse")),
         ("rotation:0,180+quantity", Composite(IID(), (Rotation(angles=(0, 180)), Quantity()))),
+        ("rotation:4", Rotation()),
+        ("rotation:2", Rotation(angles=(0, 180))),
+        ("rotation:3", Rotation(angles=(0, 120, 240))),
+        ("rotation:12", Rotation(angles=tuple(range(0, 360, 30)))),
+        ("rotation:7+quantity", parse(str(Rotation(angles=(7,)) + Quantity()))),
         ("label-groups+quantity", Composite(LabelGroups(), (Quantity(),))),
         ("quantity + dirichlet:0.1", Composite(Dirichlet(alpha=0.1), (Quantity(),))),
         ("label-groups:0-2/3,7", LabelGroups(groups=((0, 1, 2), (3, 7)))),
@@ -122,6 +127,11 @@ def test_every_kind_explains_itself_in_a_first_sentence(name: str) -> None:
 )
 def test_the_texts_of_the_field_mean_what_they_should(text: str, kind: Kind) -> None:
     assert parse(text) == kind
+
+
+@pytest.mark.parametrize("angle", [1.0, 2.5, 13.0, 30.0])
+def test_other_angles_alone_are_angles(angle: float) -> None:
+    assert parse(f"rotation:{angle:g}").angles == (angle,)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

@@ -87,6 +87,7 @@ def check(
 
 def plan(config: Config) -> dict[str, Any]:
     """What an experiment would do, in numbers: clients, samples, parameters, bytes."""
+    from coterie.data.divide.kind_words import told
     from coterie.studies import experiment
 
     clients = experiment.population(config)
@@ -100,7 +101,7 @@ def plan(config: Config) -> dict[str, Any]:
         "data": config.data.source,
         "shape": list(clients.shape),
         "classes": clients.classes,
-        "partition": str(config.partition.spec),
+        "partition": told(config.partition.spec),
         "clients": len(sizes),
         "samples": int(sizes.sum()),
         "smallest_client": int(sizes.min()),

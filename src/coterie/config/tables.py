@@ -200,7 +200,8 @@ def resolve_kind(
     out = resolve_fields(known, mine, path, problems)
     if len(problems) == before:
         try:
-            type(kind)(**out)
+            made = type(kind)(**out)
+            return {key: getattr(made, key) for key in out}  # what a value stands for, as 3 turns
         except FieldError as cause:
             for fault in cause.faults:
                 key = fault.field.split(".")[0]

@@ -23,6 +23,7 @@ from coterie.data.divide.kind_text import (
     fields_as_text,
     fields_in_text,
     kebab,
+    turns,
     unknown_kind,
 )
 
@@ -176,7 +177,8 @@ class Rotation(Modifier):
     """Clients come in equal groups, and each group sees its images at its own angle.
 
     Client i of n is in group i G // n, the ground truth; a second grouping is dealt in turn within
-    the first. Counter-clockwise; other angles than multiples of 90 are interpolated.
+    the first. Counter-clockwise; other angles than multiples of 90 are interpolated. A whole number
+    from 2 to 12 alone is so many equal turns: `rotation:3` is `rotation:0,120,240`.
     """
 
     groups_in = "angles"
@@ -184,10 +186,8 @@ class Rotation(Modifier):
 
     @field_validator("angles")
     @classmethod
-    def _distinct(cls, angles: tuple[float, ...]) -> tuple[float, ...]:
-        if not angles or len({a % 360 for a in angles}) < len(angles):
-            raise ValueError("give at least one angle, and no two that mean the same")
-        return angles
+    def _turns(cls, angles: tuple[float, ...]) -> tuple[float, ...]:
+        return turns(angles)
 
 
 @checked(frozen=True)

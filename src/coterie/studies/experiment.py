@@ -21,6 +21,7 @@ from coterie.core.events import Listener, silence
 from coterie.core.layout import Layout
 from coterie.core.types import Method
 from coterie.core.units import count
+from coterie.data.divide.kind_words import told
 from coterie.data.load import load
 from coterie.data.population import Population, partition
 from coterie.methods import METHODS, find
@@ -97,7 +98,7 @@ def simulated(config: Config) -> tuple[Config, training.Gather]:
     asked, config = config, with_network(config, clients.shape)
     about = {
         "data": config.data.source,
-        "partition": str(config.partition.spec),
+        "partition": told(config.partition.spec),
         "network": config.model.name,
         "chosen": config.model != asked.model,  # the network, for the data
     }

@@ -88,6 +88,19 @@ def labels(text: str) -> tuple[str | int, ...]:
     return tuple(found)
 
 
+def turns(angles: tuple[float, ...]) -> tuple[float, ...]:
+    """Angles that differ; 2 to 12 alone is how many groups there are, for no group turns alone.
+
+    >>> turns((3.0,)), turns((30.0,))
+    ((0.0, 120.0, 240.0), (30.0,))
+    """
+    if len(angles) == 1 and angles[0] in range(2, 13):
+        return tuple(360 * i / angles[0] for i in range(int(angles[0])))
+    if not angles or len({a % 360 for a in angles}) < len(angles):
+        raise ValueError("give at least one angle, and no two that mean the same")
+    return angles
+
+
 def build(cls: type[T], given: Mapping[str, Any]) -> T:
     """A kind with these fields, or every fault of them at once."""
     try:
