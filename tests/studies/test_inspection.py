@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import coterie
+from coterie.cli.data import advice
 from coterie.cli.main import call
 from coterie.core.layout import Layout
 from coterie.core.loop import run
@@ -91,10 +92,18 @@ def test_planted_groups_are_found_and_said() -> None:
     assert seen().verdict.endswith("8 of 8 clients as planted")
 
 
-def test_the_verdict_turns_at_the_paper_s_limit() -> None:
-    low, high = (replace(seen(), hopkins=h).verdict for h in (0.7499, 0.75))
-    assert "is below 0.75" in low
-    assert "reaches 0.75" in high
+@pytest.mark.parametrize("hopkins", [0.3, 0.7499, 0.75, 0.99])
+@pytest.mark.parametrize("k", [1, 2])
+def test_one_judgement_decides_verdict_facts_and_advice(k: int, hopkins: float) -> None:
+    """What the cut finds is never contradicted by the number of the trajectories."""
+    one = replace(seen().cut, labels=torch.zeros(8, dtype=torch.long), k=1)
+    found = replace(seen(), hopkins=hopkins, cut=seen().cut if k == 2 else one)
+    number, judged = found.verdict.splitlines()
+    assert number.startswith(f"trajectories: Hopkins {hopkins:.2f}")
+    assert "cluster" not in number
+    assert f"finds {'2 clusters' if k == 2 else 'one cluster'} (" in judged
+    assert found.clustered == found.facts()["clustered"] == (k == 2)
+    assert advice(found, "digits", {}).endswith("fedclust" if k == 2 else "fedavg")
 
 
 def test_looking_changes_nothing() -> None:

@@ -267,7 +267,7 @@ def together(seen: Inspection) -> str:
     """Who the automatic cut puts together, by name; of many clients, the first of each cluster."""
     labels = seen.cut.labels.tolist()
     told = ""
-    for cluster in range(seen.cut.k if seen.cut.k > 1 else 0):
+    for cluster in range(seen.cut.k if seen.clustered else 0):
         them = [n for n, label in zip(seen.names, labels, strict=True) if label == cluster]
         told += f"\n  {cluster}: {', '.join(them[:NAMED])}" + ", ..." * (len(them) > NAMED)
     return told
@@ -287,8 +287,8 @@ def advice(seen: Inspection, source: str, flags: dict[str, Any]) -> str:
     else:
         words = ["run", "--data", source]
     words += [f"{key}={value}" for key, value in flags.items() if value is not None]
-    if seen.measure == "l2" and seen.cut.k > 1:
+    if seen.measure == "l2" and seen.clustered:
         words += ["--method", "fedclust", f"fedclust.threshold={seen.cut.threshold:.4g}"]
     else:
-        words += ["--method", "fedclust" if seen.cut.k > 1 or seen.clustered else "fedavg"]
+        words += ["--method", "fedclust" if seen.clustered else "fedavg"]
     return command(*words)

@@ -1,7 +1,8 @@
 """How heterogeneous a federation is, and what clustering would make of it, before any method runs.
 
-Two views. CFLGT's: the gradient trajectories of the clients, how much they vary, and whether they
-lie in clusters at all. FedClust's: one distance matrix, and what every threshold would give.
+Two views. CFLGT's: the gradient trajectories of the clients, and how much they vary. FedClust's:
+one distance matrix, and what every threshold would give. Whether there are clusters is judged once,
+by FedClust's automatic cut: verdict, advice and facts all follow it.
 """
 
 from __future__ import annotations
@@ -28,8 +29,6 @@ from coterie.tasks.solver import Solver
 from coterie.words.distance import variation
 from coterie.words.grouping import Curve, Cut, Linkage, auto_cut, curve, mean_hopkins
 
-LIMIT = 0.75  # of Hopkins' statistic: from here on, CFLGT's paper speaks of clusters
-
 
 @dataclass(frozen=True)
 class Inspection:
@@ -51,29 +50,24 @@ class Inspection:
 
     @property
     def clustered(self) -> bool:
-        """Whether the trajectories lie in clusters, by the paper's limit."""
-        return self.hopkins >= LIMIT
+        """Whether the automatic cut finds more than one cluster clear enough to accept."""
+        return self.cut.k > 1
 
     @property
     def verdict(self) -> str:
-        """Both views in a sentence each."""
-        tendency = (
-            f"reaches {LIMIT}: clients lie in clusters"
-            if self.clustered
-            else f"is below {LIMIT}: no clusters to speak of"
-        )
+        """The number of the trajectories, and what the automatic cut finds."""
         k, ratio, score = self.cut.k, self.cut.ratio, self.cut.silhouette
         clear = f"gap {ratio:.2f}, silhouette {score:.2f}"
         found = (
             f"{count(k, 'cluster')} ({clear})"
-            if k > 1
+            if self.clustered
             else f"one cluster (the best cut had {clear})"
         )
         if self.group is not None:
             right = metrics.clusters_correct(self.group, self.cut.labels)
             found += f"; {right} of {len(self.names)} clients as planted"
         return (
-            f"trajectories: Hopkins {self.hopkins:.2f} {tendency}\n"
+            f"trajectories: Hopkins {self.hopkins:.2f} (0.5 is chance)\n"
             f"updates: the automatic cut finds {found}"
         )
 
@@ -91,7 +85,6 @@ class Inspection:
             },
             "variation": {"pull": self.pull, "push": self.push},
             "hopkins": self.hopkins,
-            "limit": LIMIT,
             "clustered": self.clustered,
             "distance": self.measure,
             "curve": [
