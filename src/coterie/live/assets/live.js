@@ -33,7 +33,7 @@
   let themes = null;
   const specs = new Map();
   let drawing = Promise.resolve();  // one chart at a time: Plotly forgets whom it interrupts
-  const draw = (figure, spec) => (drawing = drawing.then(() => drawn(figure, spec)));
+  const draw = (figure, spec) => (drawing = drawing.catch(() => {}).then(() => drawn(figure, spec)));
   const drawn = async (figure, spec) => {
     const plot = figure.querySelector(".plot");
     const old = figure.querySelector(".absent");
