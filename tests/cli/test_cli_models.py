@@ -67,14 +67,11 @@ def run(*words: str, method: str = "fedclust") -> ct.Result:
     return ct.open_run("r")
 
 
-def test_samples(result: ct.Result, i: int) -> str:
+def stored_samples(result: ct.Result, i: int) -> str:
     """A client's test samples as they are stored, in a file."""
     digits, index = ct.load("digits"), result.population.partition.test[i]
     np.savez("mine.npz", x=digits.x[index].numpy(), y=digits.y[index].numpy())
     return "mine.npz"
-
-
-test_samples.__test__ = False  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("format", list(LOADERS))
@@ -98,7 +95,7 @@ def test_predictions_have_the_accuracy_of_the_records(
     method: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     result = run(method=method)
-    data = test_samples(result, 3)
+    data = stored_samples(result, 3)
     assert call(["predict", "r", "--data", data, "--client", "3", "--out", "p.csv"]) == 0
     assert call(["export", "r", "--client", "3", "--out", "m.safetensors"]) == 0
     assert call(["predict", "m.safetensors", "--data", data, "--out", "q.csv"]) == 0
