@@ -88,7 +88,7 @@ def test_a_run_in_two_halves_is_the_run_in_one(undisturbed: Path) -> None:
 
 @pytest.mark.slow
 def test_other_settings_are_refused_by_name(undisturbed: Path) -> None:
-    with pytest.raises(CheckpointError, match="1 settings differ") as error:
+    with pytest.raises(CheckpointError, match="1 setting differs") as error:
         resume(undisturbed / "whole", settings=[("train.lr", 0.01), ("train.rounds", 12)])
     assert "train.lr: was 0.05, is 0.01" in error.value.where
     assert error.value.exit == 5

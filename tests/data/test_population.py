@@ -366,7 +366,7 @@ def test_clients_that_do_not_fit_are_refused_in_words(clients: list[Any], said: 
 def test_too_few_classes_or_groups_are_refused() -> None:
     with pytest.raises(DataError, match="label 2 with 2 classes"):
         Population.of([(X, Y)], 2)
-    with pytest.raises(DataError, match="1 groups for 2 clients"):
+    with pytest.raises(DataError, match="1 group for 2 clients"):
         Population.of([(X, Y), (X, Y)], group=[0])
 
 

@@ -180,7 +180,7 @@ def test_clients_join_the_centre_nearest_by_prediction() -> None:
 
 def test_the_server_must_hold_samples() -> None:
     fed = federation()
-    fed.public = None
+    fed._public = None
     with pytest.raises(Exception, match="samples that the server holds"):
         predictions(fed.layout.initial[None], fed)
 

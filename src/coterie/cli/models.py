@@ -107,11 +107,12 @@ def predict(
 
     Without --client the samples are a newcomer's: the method says which model suits them, and why.
     """
+    if source.is_dir() or not source.exists():
+        options.a_run(source)  # before anything heavy is imported
     from coterie.core import storage
     from coterie.studies import predicting
 
     if source.is_dir():
-        options.a_run(source)
         result, found = opened(source, data, settings, allow_code=allow_code)
         note_peak(result, found)
         if client is not None:

@@ -51,7 +51,7 @@ class TrainedModel(nn.Module):
         return self.spec.classes
 
     def forward(self, x: Tensor) -> Tensor:
-        """(N, K) logits of samples as they are stored, (N, *shape)."""
+        """(N, K) logits of samples as they are stored, (N, ...)."""
         if self.peak is None:
             raise unscaled(self.about)
         logits: Tensor = self.net((x.float() / self.peak - self.mean) / self.std)

@@ -12,7 +12,7 @@ import pytest
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 
-from coterie.core.errors import DivergedError, QuorumError
+from coterie.core.errors import DataError, DivergedError, QuorumError
 from coterie.core.loop import evaluate, run
 from coterie.core.types import Method, State
 from coterie.engines.flower.backend import AbandonedError, Deadlines, Retrying
@@ -43,7 +43,10 @@ def states(method: Method, fed: Any, rounds: int = 3) -> list[State]:
 
 
 FIVE = ("fedavg", "fedclust", "dapfl", "feddsmic", "ditto")
-REST = [pytest.param(name, marks=pytest.mark.slow) for name in METHODS if name not in FIVE]
+TOLD = ("oracle",)  # of groups that were planted, which nobody knows of other machines
+REST = [
+    pytest.param(name, marks=pytest.mark.slow) for name in METHODS if name not in (*FIVE, *TOLD)
+]
 
 
 @pytest.mark.parametrize("name", [*FIVE, *REST])
@@ -58,6 +61,11 @@ def test_every_method_has_the_bits_of_the_serial_engine(name: str, tmp_path: Pat
         assert a.task == b.task
         assert torch.equal(a.down, b.down)
         assert torch.equal(a.up, b.up)
+
+
+def test_the_oracle_has_nothing_to_tell_of_other_machines(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="nothing to tell"):
+        made("oracle").init(Rig(tmp_path).fed)
 
 
 def test_memories_never_reach_the_server(tmp_path: Path) -> None:
