@@ -173,7 +173,8 @@ def test_an_absent_client_can_count_by_its_last_known_value(server: Server) -> N
     run = read(server.out)
     assert run.final.mean() == pytest.approx(fmean(known.values()))
     assert "over 3 clients (1 by the last known value)" in verdict.sentence(run)
-    config = federation.config_to_resume(server.out, [("train.rounds", 3)], ())
+    changes = [("train.rounds", 3), ("engine.connect_timeout", 1.0)]  # who is gone is not awaited
+    config = federation.config_to_resume(server.out, changes, ("engine.connect_timeout",))
     again = federation.run_federation(server.grid, config, server.out, silence, resume=True)
     known |= again.history.clients(3)
     assert again.history.series("accuracy_mean")[3] == pytest.approx(fmean(known.values()))
