@@ -78,6 +78,7 @@ if TYPE_CHECKING:  # every public name, once: for type checkers, and below for w
     from coterie.methods.creff import CReFF as CReFF
     from coterie.methods.dapfl import DAPFL as DAPFL
     from coterie.methods.ditto import Ditto as Ditto
+    from coterie.methods.fedala import FedALA as FedALA
     from coterie.methods.fedamp import FedAMP as FedAMP
     from coterie.methods.fedamp import HeurFedAMP as HeurFedAMP
     from coterie.methods.fedavg import FedAvg as FedAvg

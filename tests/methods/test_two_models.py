@@ -8,48 +8,20 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
-from coterie.core.layout import Layout
-from coterie.core.loop import evaluate, run
+from coterie.core.loop import evaluate
 from coterie.core.types import State
-from coterie.engines.front import Front
 from coterie.methods.apfl import APFL
 from coterie.methods.fedavg import FedAvg
 from coterie.methods.local import Local
 from coterie.methods.pfedme import PFedMe
 from coterie.tasks.optimiser import SGD
 from coterie.tasks.solver import Solver
-from tests.tiny import CLASSES, FEATURES, clients, federation, same
+from tests.methods.formulas import logistic, own, slope, trained
+from tests.tiny import federation, same
 
 SOLVER = Solver(lr=0.1, batch=8, optimiser=SGD(momentum=0.5))
 WHOLE = Solver(lr=0.2, steps=2, batch=0)  # all data at once: there is no order to reproduce
-
-
-def trained(method: Any, fed: Front, rounds: int = 3) -> State:
-    return list(run(method, fed, rounds))[-1]
-
-
-def own(fed: Front, key: str = "private") -> dict[int, torch.Tensor]:
-    return {i: kept[key] for i, kept in fed.memory.items()}
-
-
-def logistic() -> Front:
-    """A federation of logistic regression, which a few lines of NumPy can train."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        return Front(clients(), Layout(nn.Linear(FEATURES, CLASSES)), classes=CLASSES, seed=7)
-
-
-def slope(row: np.ndarray, who: Any) -> np.ndarray:
-    """The gradient of the mean cross-entropy of a linear model, in float64."""
-    x, y = who.x.double().numpy(), who.y.numpy()
-    W, b = row[: CLASSES * FEATURES].reshape(CLASSES, FEATURES), row[CLASSES * FEATURES :]
-    z = x @ W.T + b
-    p = np.exp(z - z.max(1, keepdims=True))
-    p /= p.sum(1, keepdims=True)
-    p[np.arange(len(y)), y] -= 1
-    return np.concatenate([(p.T @ x / len(y)).ravel(), p.mean(0)])
 
 
 def test_apfl_trains_fedavgs_global_model_to_the_bit() -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from coterie.core.bounds import Part, dataclass
 from coterie.core.types import AnswerForm, Client, Federation, Known, Layout, Reply, Sent, State
-from coterie.methods.fedavg import FedAvg
+from coterie.methods.fedavg import FedAvg, welcome
 from coterie.tasks import Score, Training
 
 
@@ -86,8 +86,4 @@ class APFL(FedAvg):
 
     def place(self, state: State, fed: Federation) -> State:
         """A newcomer takes w, trains as in a round, and keeps all of it to itself."""
-        new = state.unplaced
-        state = super().place(state, fed)
-        if len(new):
-            fed.ask(new, replace(self.local, silent=True), state)
-        return state
+        return welcome(state, fed, replace(self.local, silent=True))

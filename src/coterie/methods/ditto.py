@@ -13,7 +13,7 @@ from torch import Tensor
 
 from coterie.core.bounds import NonNegative, dataclass
 from coterie.core.types import Client, Federation, Layout, Reply, Sent, State, Task
-from coterie.methods.fedavg import FedAvg
+from coterie.methods.fedavg import FedAvg, welcome
 from coterie.tasks import Score, SteppedTask, Stepwise, Train, Training, own_row, trained
 
 
@@ -55,9 +55,5 @@ class Ditto(FedAvg):
 
     def place(self, state: State, fed: Federation) -> State:
         """A newcomer takes w and makes its v out of it; v^0 is for those who were there then."""
-        new = state.unplaced
-        state = super().place(state, fed)
-        if len(new):
-            task = Train(replace(self.solver, prox=self.lam), private="all")
-            fed.ask(new, task, state, start=state.models)
-        return state
+        task = Train(replace(self.solver, prox=self.lam), private="all")
+        return welcome(state, fed, task, start=state.models)

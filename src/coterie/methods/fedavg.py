@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from torch import Tensor
+
 from coterie.core.bounds import Count, NonNegative, Share, dataclass
 from coterie.core.types import Federation, State, Task
 from coterie.tasks import Score, Solver, Train
@@ -47,6 +49,15 @@ class FedAvg:
     def place(self, state: State, fed: Federation) -> State:
         """A newcomer takes the one model there is."""
         return state.give_unplaced(0)
+
+
+def welcome(state: State, fed: Federation, task: Task, **send: Tensor) -> State:
+    """Newcomers take the one model there is and do this with it, of which nobody hears."""
+    new = state.unplaced
+    state = state.give_unplaced(0)
+    if len(new):
+        fed.ask(new, task, state, **send)
+    return state
 
 
 @dataclass(frozen=True)

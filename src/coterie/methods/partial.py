@@ -28,7 +28,7 @@ from coterie.core.types import (
     State,
     Task,
 )
-from coterie.methods.fedavg import FedAvg
+from coterie.methods.fedavg import FedAvg, welcome
 from coterie.tasks import (
     SGD,
     Score,
@@ -117,11 +117,9 @@ class FedPer(LGFedAvg):
 
     def place(self, state: State, fed: Federation) -> State:
         """A newcomer takes the common layers and fits its own to them, of which nobody hears."""
-        new = state.unplaced
-        state = super().place(state, fed)
-        if len(new) and learns(self.private, fed.layout):
-            fed.ask(new, self.fitting, state)
-        return state
+        if not learns(self.private, fed.layout):
+            return super().place(state, fed)
+        return welcome(state, fed, self.fitting)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from coterie.core.bounds import Count, NonNegative, Positive, dataclass
 from coterie.core.types import AnswerForm, Client, Federation, Known, Layout, Reply, Sent, State
-from coterie.methods.fedavg import FedAvg
+from coterie.methods.fedavg import FedAvg, welcome
 from coterie.tasks import Score, Solver, Training, own_row
 from coterie.words.mixing import move, uniform
 
@@ -83,8 +83,4 @@ class PFedMe(FedAvg):
 
     def place(self, state: State, fed: Federation) -> State:
         """A newcomer makes its theta near w, of which nobody hears."""
-        new = state.unplaced
-        state = super().place(state, fed)
-        if len(new):
-            fed.ask(new, replace(self.local, silent=True), state)
-        return state
+        return welcome(state, fed, replace(self.local, silent=True))

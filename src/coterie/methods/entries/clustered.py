@@ -1,0 +1,112 @@
+"""A model for each cluster of clients."""
+
+from __future__ import annotations
+
+from coterie.methods.entries import Entry
+
+CLUSTERED = (
+    Entry(
+        "kin",
+        "kin:Kin",
+        "ours, from what the five papers teach",
+        "clustered",
+        "groups by the direction of the first update, trains apart, follows drift",
+        "weights every round; once, the last layer's weights and bias",
+    ),
+    Entry(
+        "autocfl",
+        "autocfl:AutoCFL",
+        "Gong et al., IEEE Transactions on Big Data 2024",
+        "clustered",
+        "evens out local epochs, then clients vote on who belongs together",
+        "weights and training loss every round",
+    ),
+    Entry(
+        "cflgt",
+        "cflgt:CFLGT",
+        "Liu, Wang, Yu, Kant: Clustered FL with Gradient Trajectory",
+        "clustered",
+        "groups clients by the forces their data exert on the classifier",
+        "weights every round; once, two numbers per class (which tell the classes it holds)",
+    ),
+    Entry(
+        "feddsmic",
+        "feddsmic:FedDSMIC",
+        "Li et al., ICA3PP 2022",
+        "clustered",
+        "groups by predictions on samples the server holds; centres learned by MAML",
+        "weights every round (the server holds samples of its own)",
+        public=1,
+    ),
+    Entry(
+        "fedds",
+        "feddsmic:FedDS",
+        "Li et al., ICA3PP 2022, clustering alone",
+        "clustered",
+        "FedDSMIC without the meta step",
+        "weights every round (the server holds samples of its own)",
+        public=1,
+    ),
+    Entry(
+        "fedclust",
+        "fedclust:FedClust",
+        "Islam et al., ICPP 2024",
+        "clustered",
+        "groups clients once by the last layer after a short training",
+        "weights every round; once, the last layer's weights and bias",
+    ),
+    Entry(
+        "oracle",
+        "oracle:Oracle",
+        "the ceiling of clustering, for simulations",
+        "clustered",
+        "FedAvg inside the planted groups, which it is told",
+    ),
+    Entry(
+        "ifca",
+        "ifca:IFCA",
+        "Ghosh et al., NeurIPS 2020",
+        "clustered",
+        "each client trains the one of k models that fits its training data best",
+        "weights and the chosen cluster every round (k models come down)",
+    ),
+    Entry(
+        "cfl",
+        "cfl:CFL",
+        "Sattler, Müller, Samek, IEEE TNNLS 2021",
+        "clustered",
+        "splits a cluster in two when it has settled but its clients still pull apart",
+        "weights every round, from everybody",
+    ),
+    Entry(
+        "flhc",
+        "flhc:FLHC",
+        "Briggs, Fan, Andras, IJCNN 2020",
+        "clustered",
+        "FedAvg for a few rounds, then hierarchical clustering of everybody's model",
+        "weights every round (and training loss before the clustering, with adjusted epochs)",
+    ),
+    Entry(
+        "fedsem",
+        "fedsem:FedSEM",
+        "Long et al., World Wide Web 2023",
+        "clustered",
+        "k-means on the clients' models, a step of it in every round",
+    ),
+    Entry(
+        "pacfl",
+        "pacfl:PACFL",
+        "Vahidian et al., AAAI 2023",
+        "clustered",
+        "groups clients by the angles between their data subspaces, before training",
+        "weights every round; once, p singular vectors of its data (which look like samples)",
+    ),
+    Entry(
+        "fedpfa",
+        "fedpfa:FedPFA",
+        "Liu, Guo, Chen, WWW 2021",
+        "clustered",
+        "groups clients by the sparsity of the network's features, after pre-training",
+        "weights every round; once, how often each channel of a layer is silent on its data",
+    ),
+)

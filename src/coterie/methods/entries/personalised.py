@@ -1,0 +1,123 @@
+"""A model, or a part of one, for each client."""
+
+from __future__ import annotations
+
+from coterie.methods.entries import Entry
+
+PERSONALISED = (
+    Entry(
+        "fedavg-ft",
+        "fedavg:FedAvgFT",
+        "McMahan et al., AISTATS 2017, with local fine-tuning",
+        "personalised",
+        "FedAvg, and each client tunes the last layer before it uses the model",
+    ),
+    Entry(
+        "perfedavg",
+        "perfedavg:PerFedAvg",
+        "Fallah, Mokhtari, Ozdaglar, NeurIPS 2020",
+        "personalised",
+        "a model from which one local step leads to a good one",
+    ),
+    Entry(
+        "ditto",
+        "ditto:Ditto",
+        "Li, Hu, Beirami, Smith, ICML 2021",
+        "personalised",
+        "FedAvg, and each client keeps a model of its own that stays near it",
+        "weights of the global model every round",
+    ),
+    Entry(
+        "apfl",
+        "apfl:APFL",
+        "Deng, Kamani, Mahdavi 2020",
+        "personalised",
+        "each client mixes the global model with its own, and learns how much of each",
+        "weights of the global model every round",
+    ),
+    Entry(
+        "fedala",
+        "fedala:FedALA",
+        "Zhang et al., AAAI 2023",
+        "personalised",
+        "each client learns, number by number, how much of the global model to start from",
+    ),
+    Entry(
+        "pfedme",
+        "pfedme:PFedMe",
+        "Dinh, Tran, Nguyen, NeurIPS 2020",
+        "personalised",
+        "each client's model solves its own problem near a common one",
+        "weights of the common model every round",
+    ),
+    Entry(
+        "fedrep",
+        "partial:FedRep",
+        "Collins et al., ICML 2021",
+        "personalised",
+        "a common body, and a head for each client that never leaves it",
+        "weights of the body every round",
+    ),
+    Entry(
+        "lg-fedavg",
+        "partial:LGFedAvg",
+        "Liang et al. 2020",
+        "personalised",
+        "each client keeps its lower layers, the upper ones are averaged",
+        "weights of the upper layers every round",
+    ),
+    Entry(
+        "fedper",
+        "partial:FedPer",
+        "Arivazhagan et al. 2019",
+        "personalised",
+        "a common body, and a head for each client; both learn together",
+        "weights of the body every round",
+    ),
+    Entry(
+        "fedbn",
+        "partial:FedBN",
+        "Li et al., ICLR 2021",
+        "personalised",
+        "FedAvg on all but the normalisation layers, which each client keeps",
+        "weights of all other layers every round",
+    ),
+    Entry(
+        "fedbabu",
+        "fedbabu:FedBABU",
+        "Oh, Kim, Yun, ICLR 2022",
+        "personalised",
+        "a common body learned under a random head, and each client tunes the head before use",
+        "weights of the body every round",
+    ),
+    Entry(
+        "fedamp",
+        "fedamp:FedAMP",
+        "Huang et al., AAAI 2021",
+        "personalised",
+        "each client is pulled to a mixture of the models nearest to its own",
+    ),
+    Entry(
+        "heurfedamp",
+        "fedamp:HeurFedAMP",
+        "Huang et al., AAAI 2021, for deep networks",
+        "personalised",
+        "FedAMP with attention by the angle between models",
+    ),
+    Entry(
+        "dapfl",
+        "dapfl:DAPFL",
+        "Yang et al. 2024",
+        "personalised",
+        "each client's model is pulled to a mixture of those that have what it lacks",
+        "weights every round; once, the number of samples of each class",
+    ),
+    Entry(
+        "fedsoft",
+        "fedsoft:FedSoft",
+        "Ruan, Joe-Wong, AAAI 2022",
+        "personalised",
+        "personal models pulled to several centres, each by how many samples it fits",
+        "weights every round; every tau rounds, the share of its samples each centre fits best",
+    ),
+)
