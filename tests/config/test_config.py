@@ -285,3 +285,18 @@ def test_more_clusters_than_clients_are_refused(
         '  my.toml:5  [Mine] num_clusters = 40        more than clients (30) use "auto" or 2 – 15'
     )
     assert loads(text + "n_clusters = 30", allow_code=True).hyper["n_clusters"] == 30
+
+
+def test_metrics_are_known_by_name_and_code_among_them_must_be_allowed() -> None:
+    asked = loads('[evaluate]\nmetrics = ["auc", "macro_f1"]').evaluate.metrics
+    assert asked == ("auc", "macro_f1")
+    with pytest.raises(ProblemsError, match="a similar name exists: macro_f1"):
+        loads('[evaluate]\nmetrics = ["macro_f"]')
+    with pytest.raises(ProblemsError, match="auc comes twice"):
+        loads('[evaluate]\nmetrics = ["auc", "auc"]')
+    own = '[evaluate]\nmetrics = ["auc", "math:hypot"]'
+    with pytest.raises(ProblemsError, match="--allow-code"):
+        loads(own)
+    assert loads(own, allow_code=True).evaluate.metrics[1] == "math:hypot"
+    typed = [("evaluate.metrics", ["math:hypot"])]
+    assert load(None, typed).evaluate.metrics == ("math:hypot",)

@@ -37,6 +37,9 @@ def compare(
     target: Annotated[
         float | None, typer.Option(help="evaluate.target: the accuracy to reach, as 0.8.")
     ] = None,
+    metrics: Annotated[
+        str | None, typer.Option(help="evaluate.metrics, as macro_f1,auc: see docs/metrics.md.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="The folder of the comparison.")] = None,
     format: Annotated[str, typer.Option(help="text, md, csv, latex or html.")] = "text",
     allow_code: AllowCode = False,
@@ -53,7 +56,8 @@ def compare(
     if format not in FORMATS:
         what = f"there is no format {format}"
         raise ConfigError(what, code="C001", fix=f"one of {', '.join(FORMATS)}")
-    file, given = options.sort(settings, {"evaluate.target": target})
+    more = tuple(metrics.split(",")) if metrics else None
+    file, given = options.sort(settings, {"evaluate.target": target, "evaluate.metrics": more})
     which = None if seeds is None else chosen(seeds)
     asked = grid(file, given, listed(methods or ""), which, allow_code=allow_code)
     for config in asked.experiments.values():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -56,9 +55,10 @@ def join(
     extras.require("coterie join", "flower", extras.FLOWER)
     server_may_be_joined(server, certs, insecure)
     from coterie.engines.flower import serving
+    from coterie.tasks import wire
 
     for module in trust or []:
-        import_module(module)
+        wire.trust(module)
     known = serving.expect(certs / "name").read_text().strip() if certs and not insecure else name
     host = host_of(known, data, client, partition_from, trust or [])
     if certs and not insecure:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def own_code(config: Config) -> bool:
     """Whether an experiment names code that is not coterie's: a folder runs it only if allowed."""
-    return ":" in config.method or ":" in config.model.name
+    return any(":" in name for name in (config.method, config.model.name, *config.evaluate.metrics))
 
 
 def again(folder: Path, allow_code: bool, *more: object) -> str:

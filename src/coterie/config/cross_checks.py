@@ -10,6 +10,7 @@ from coterie.config.fields import Field
 from coterie.config.problems import Path, Problem
 from coterie.config.tables import all_fields
 from coterie.config.validate import fits
+from coterie.core.metric_names import METRICS, objections
 from coterie.core.suggest import similar
 from coterie.data import kinds, named
 from coterie.engines import ENGINES
@@ -169,6 +170,14 @@ def engine(v: Sound) -> Iterator[Problem]:
         yield Problem(("engine", "name"), name, "unknown engine", fix)
 
 
+def metrics(v: Sound) -> Iterator[Problem]:
+    """Metrics that do not exist, or cannot be told apart."""
+    asked = v("evaluate", "metrics")
+    for name, reason in objections(asked):
+        known = f"one of {', '.join(METRICS)}, or package.module:function"
+        yield Problem(("evaluate", "metrics"), name, reason, similar(name, METRICS) or known)
+
+
 def folder(v: Sound) -> Iterator[Problem]:
     """A name of the run's folder that cannot be filled in."""
     pattern = v("output", "dir")
@@ -188,5 +197,6 @@ RULES: tuple[Callable[[Sound], Iterator[Problem]], ...] = (
     newcomers,
     network,
     engine,
+    metrics,
     folder,
 )

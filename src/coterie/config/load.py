@@ -23,7 +23,8 @@ from coterie.core.units import count
 from coterie.methods import METHODS, public_samples
 
 Settings = Iterable[tuple[str, Any]]
-CODE = (("method",), ("model", "name"))  # keys that may name code: "package.module:thing"
+# Keys that may name code: "package.module:thing".
+CODE = (("method",), ("model", "name"), ("evaluate", "metrics"))
 
 
 def load(
@@ -117,7 +118,8 @@ def unasked_code(
         for key in path:
             value = value.get(key) if isinstance(value, Mapping) else None
         typed = written.places.get(renamed.get(path, path)) == source.COMMAND_LINE
-        if isinstance(value, str) and ":" in value and not typed:
+        named = value if isinstance(value, tuple) else (value,)
+        if any(isinstance(one, str) and ":" in one for one in named) and not typed:
             fix = "add --allow-code if you know what it does; nothing was imported"
             yield Problem(path, value, "code that is not coterie's, named by a file", fix)
 

@@ -100,6 +100,7 @@ class Evaluate:
     target: Share | None = None  # accuracy whose first round is reported
     last_k: Count = 10  # rounds whose mean is reported beside the last one
     absent: Literal["last-known"] | None = None  # count who was not tested by its last known value
+    metrics: tuple[str, ...] = ()  # beside accuracy and loss: macro_f1, auc, ... or your own
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,7 @@ class Form(NamedTuple):
     whole: bool = False  # no fractions
     total: tuple[float, float] | None = None  # between what its numbers sum up
     blank: bool = False  # NaN throughout is an answer, too: there is nothing to tell
+    gaps: bool = False  # NaN at any place is one: that number cannot be told
 
     def __str__(self) -> str:
         sizes = ["?" if size is None else str(size) for size in self.shape]
@@ -63,6 +64,8 @@ class Form(NamedTuple):
         if not (low.isfinite().all() and high.isfinite().all()) and (fault := too_large(name, t)):
             return fault
         bad = ~((t >= low) & (t <= high))
+        if self.gaps:
+            bad &= ~t.isnan()
         if bad.any():
             x, *limits = (v.expand(t.shape)[bad][0].item() for v in (t, low, high))
             if not math.isfinite(x):

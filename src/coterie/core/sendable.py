@@ -18,6 +18,11 @@ class Sendable:
         super().__init_subclass__(**kwargs)
         Sendable.known[place_of(cls)] = cls
 
+    @property
+    def code(self) -> tuple[str, ...]:
+        """Functions that are not coterie's and that it calls: "package.module:function"."""
+        return ()
+
 
 def place_of(cls: type) -> str:
     """Where a class is defined, "module:Class".

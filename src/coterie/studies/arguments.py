@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
 from coterie.core.client import Client
@@ -13,6 +13,7 @@ from coterie.data.dataset import Data
 from coterie.data.population import Population
 from coterie.methods import METHODS, find
 from coterie.studies.train_loop import Plan
+from coterie.tasks.measured import named
 
 HARDWARE = ("device", "cuda", "gpu", "gpus", "accelerator")  # what other libraries call it
 
@@ -24,6 +25,7 @@ class PlanOptions(TypedDict, total=False):
     last_k: int
     target: float | None
     absent: Literal["last-known"] | None
+    metrics: Sequence[str | Callable[..., Any]]
     checkpoint_every: int
     keep: int
 
@@ -81,6 +83,7 @@ def plan_of(rounds: int, given: Mapping[str, Any]) -> Plan:
             fix = similar(key, known, "keyword") or f"its keywords are {', '.join(known)}"
             fault = Fault(key, value, "no such keyword")
             raise FieldError("fit cannot have this keyword", [fault], fix=fix)
+    given = {**given, "metrics": tuple(map(named, given.get("metrics", ())))}
     return Plan(rounds, **given)
 
 

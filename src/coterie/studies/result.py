@@ -18,6 +18,7 @@ from coterie.core.model_kind import ModelKind, held_number, held_words, kind_of
 from coterie.core.types import Engine, Method, State
 from coterie.core.units import count
 from coterie.data.population import Population
+from coterie.runs.by_metric import SHOTS, Counted, counted
 from coterie.runs.history import History
 from coterie.runs.metrics import PerClient
 from coterie.runs.reading import Clusters, Floats, RunReader
@@ -57,6 +58,21 @@ class Result:
     def accuracy(self) -> PerClient:
         """Each client's accuracy at the end, as the method is meant to be used."""
         return PerClient(self.history.clients(self.summary["round"], stage=self.summary["stage"]))
+
+    def by_class(self) -> Counted | None:
+        """Test samples that are right and wrong at the end, by client and class: `accuracy` of each
+        class over all clients; None if `per_class_accuracy` was not among the metrics.
+        """
+        at, stage = self.summary["round"], self.summary["stage"]
+        return counted(self.history, self.population.classes, at, stage)
+
+    def by_shots(self, edges: tuple[float, float] = SHOTS) -> dict[str, float] | None:
+        """Accuracy on classes of which a client trains on few (below the first edge), medium and
+        many (above the second) samples; None if `per_class_accuracy` was not among the metrics.
+        """
+        found, clients = self.by_class(), self.population.at(self.state.round)
+        counts = dict(zip(clients.names, clients.label_counts().tolist(), strict=True))
+        return None if found is None else found.by_shots(counts, edges)
 
     @property
     def kind(self) -> ModelKind:

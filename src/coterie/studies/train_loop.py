@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -18,12 +18,13 @@ from coterie.core.loop import evaluate, run
 from coterie.core.model_kind import declared, kind_of
 from coterie.core.types import Engine, Method, State
 from coterie.data.population import Population
-from coterie.runs import measure, metrics
+from coterie.runs import further, measure, metrics
 from coterie.runs.history import History, Row
 from coterie.runs.reading import RunReader
 from coterie.runs.records import RunFolder
 from coterie.studies.result import Result
 from coterie.studies.telling import tell_held_back, tell_rejected, telling, telling_why
+from coterie.tasks.measured import measured
 
 
 @bounded(frozen=True)
@@ -35,6 +36,7 @@ class Plan:
     last_k: Count = 10  # rounds in the mean over the last ones
     target: Share | None = None  # accuracy for rounds-to-target
     absent: Literal["last-known"] | None = None  # count who was not tested by its last known value
+    metrics: tuple[str, ...] = ()  # measured beside accuracy and loss
     checkpoint_every: Count = 1
     keep: Count = 2  # checkpoints kept
 
@@ -104,7 +106,7 @@ def train_loop(
         trained = time.perf_counter()
         if plan.tests_at(state.round):
             known = history if plan.absent else None
-            rows = tested(them, state, known, say, silent) + rows
+            rows = tested(them, state, known, say, silent, plan.metrics) + rows
         history.rows += rows
         if folder:
             folder.record(state, rows, names, truth, kind)
@@ -170,22 +172,29 @@ def announce(them: Gathered, plan: Plan, say: Listener, saved: State | None) -> 
 
 
 def tested(
-    them: Gathered, state: State, before: History | None, say: Listener, silent: set[int]
+    them: Gathered,
+    state: State,
+    before: History | None,
+    say: Listener,
+    silent: set[int],
+    asked: Sequence[str],
 ) -> list[Row]:
     """The rows of a test of every client; a test is not traffic, so the ledger forgets it.
 
-    `silent` are those of whom it was told already that they have nothing to test.
+    `silent` are those of whom it was told already that they have nothing to test, `asked` the
+    metrics beside accuracy and loss.
     """
     fed, names = them.fed, them.fed.names
     with telling(fed, say):
-        scores = evaluate(them.method, state, fed)
+        scores = evaluate(them.method, state, fed, measured(them.method.score, asked))
     tell_rejected(fed.ledger, names, say)
     fed.ledger.clear()
     if new := set(scores.untested) - silent:
         silent |= new
         who = [names[i] for i in sorted(new)]
         say({"event": "untested", "round": state.round, "clients": who})
-    return measure.tested(state, scores, names, fed.sizes, kind_of(them.method), before)
+    who = names, fed.sizes, kind_of(them.method), before
+    return measure.tested(state, scores, *who) + further.tested(state, scores, *who, asked)
 
 
 def summary_of(

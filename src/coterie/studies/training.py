@@ -33,6 +33,7 @@ from coterie.studies.arguments import PlanOptions, clients_of, method_of, plan_o
 from coterie.studies.opened import known_of
 from coterie.studies.result import Result
 from coterie.studies.train_loop import Gathered, Plan, recording, train_loop
+from coterie.tasks.measured import expect_metrics
 
 Model = str | nn.Module | Callable[..., nn.Module]  # a name of the zoo, a module, or its factory
 Gather = Callable[[Listener, checkpoint.Checkpoint | None], Gathered]
@@ -111,6 +112,7 @@ def train(
     there is a report.html in it unless `page` is False. `python` is what a run without an
     experiment file was given, for whoever opens it again.
     """
+    expect_metrics(plan.metrics)
     folder, last = RunFolder(out, keep=plan.keep) if out else None, None
     goes_on = out and resume and checkpoint.rounds(out / "checkpoints")
     if out and goes_on:

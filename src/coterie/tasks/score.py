@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -22,8 +24,25 @@ def accuracy_and_loss(logits: Tensor, y: Tensor) -> Tensor:
     return torch.stack([right, F.cross_entropy(logits, y).double()])
 
 
+class Showing(SteppedTask, Evaluation):
+    """A test that can show what its models say: all metrics are computed from that."""
+
+    @abstractmethod
+    def said(
+        self, client: Client, models: Tensor, sent: Sent, layout: Layout, rng: torch.Generator
+    ) -> Stepwise[list[tuple[Tensor, Tensor]]]:
+        """For each stage, logits (N, K) and the labels (N,) that they are about."""
+
+    def stepwise(
+        self, client: Client, models: Tensor, sent: Sent, layout: Layout, rng: torch.Generator
+    ) -> Stepwise[Reply]:
+        """Test on the client."""
+        said = yield from self.said(client, models, sent, layout, rng)
+        return Reply(torch.stack([accuracy_and_loss(*one) for one in said]))
+
+
 @dataclass(frozen=True)
-class Score(SteppedTask, Evaluation):
+class Score(Showing):
     """Test the model a client holds; with `adapt`, also what becomes of it after local training.
 
     The reply is (stages, 2): a row (accuracy, loss) for each stage. Adaptation happens on a copy
@@ -54,15 +73,15 @@ class Score(SteppedTask, Evaluation):
         """The question for the model of the last stage."""
         return Held(self)
 
-    def stepwise(
+    def said(
         self, client: Client, models: Tensor, sent: Sent, layout: Layout, rng: torch.Generator
-    ) -> Stepwise[Reply]:
-        """Test on the client."""
+    ) -> Stepwise[list[tuple[Tensor, Tensor]]]:
+        """What the model of each stage says to the client's test samples."""
         stages = []
         for row in (yield from self.rows(client, models, layout, rng)):
-            said = yield from logits(row, client.x_test)
-            stages.append(accuracy_and_loss(said, client.y_test))
-        return Reply(torch.stack(stages))
+            answer = yield from logits(row, client.x_test)
+            stages.append((answer, client.y_test))
+        return stages
 
     def rows(
         self, client: Client, models: Tensor, layout: Layout, rng: torch.Generator

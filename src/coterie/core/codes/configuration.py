@@ -113,6 +113,20 @@ CONFIGURATION: dict[str, Code] = {
         "Clients have the names of clusters.csv, clusters the numbers there.",
         "Use one that the message lists.",
     ),
+    "C038": Code(
+        "a metric that cannot be used",
+        "evaluate.metrics names metrics of coterie's, or functions of labels and scores as "
+        "package.module:function. This one does not exist, cannot be imported, or would share its "
+        "name in the records with another.",
+        "docs/metrics.md lists those that there are, and shows a function of one's own.",
+    ),
+    "C039": Code(
+        "a test that shows no scores",
+        "Metrics beside accuracy and loss are computed from what a model says to each test sample. "
+        "A method with a test of its own must show that.",
+        "Derive the test from coterie.Score or coterie.tasks.score.Showing, or leave out "
+        "evaluate.metrics.",
+    ),
     "C040": Code(
         "a method of yours that cannot be imported",
         'A method from elsewhere is given as "package.module:Class": a frozen dataclass that can '
