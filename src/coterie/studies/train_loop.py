@@ -193,8 +193,8 @@ def tested(
         silent |= new
         who = [names[i] for i in sorted(new)]
         say({"event": "untested", "round": state.round, "clients": who})
-    who = names, fed.sizes, kind_of(them.method), before
-    return measure.tested(state, scores, *who) + further.tested(state, scores, *who, asked)
+    how = names, fed.sizes, kind_of(them.method), before
+    return measure.tested(state, scores, *how) + further.tested(state, scores, *how, asked)
 
 
 def summary_of(

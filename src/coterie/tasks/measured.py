@@ -13,10 +13,19 @@ from coterie.core.bounds import dataclass
 from coterie.core.errors import ConfigError
 from coterie.core.metric_names import CLASSES, METRICS, numbers, objections
 from coterie.core.suggest import similar
-from coterie.core.types import AnswerForm, Client, Evaluation, Known, Layout, Reply, Sent, Task
+from coterie.core.types import (
+    AnswerForm,
+    Client,
+    Evaluation,
+    Known,
+    Layout,
+    Recipe,
+    Reply,
+    Sent,
+    Task,
+)
 from coterie.tasks import scoring
 from coterie.tasks.score import Score, Showing, accuracy_and_loss
-from coterie.tasks.solver import Solver
 from coterie.tasks.steps import SteppedTask, Stepwise
 
 MOST = 2.0**40  # samples of one class that a client may be tested on
@@ -34,7 +43,7 @@ class Measured(SteppedTask, Evaluation):
     metrics: tuple[str, ...] = ()
 
     @property
-    def trains(self) -> Solver | None:
+    def trains(self) -> Recipe | None:
         """The recipe of the adaptation."""
         return self.score.trains
 
