@@ -26,6 +26,15 @@ BLOCKS = (
         2,
     ),
     Block(
+        "metrics",
+        "Other metrics",
+        "A line is the mean over those clients that have the metric, and a bar the share of a "
+        "class's test samples that is right, over all clients; what each is stands in "
+        "docs/metrics.md.",
+        (("metrics", "Other metrics by round"), ("classes", "Accuracy by class")),
+        2,
+    ),
+    Block(
         "gains",
         "Who gains, who loses",
         "A row is a client: the hollow marks are what it has with a reference (local training, "

@@ -16,6 +16,7 @@ from coterie.report.charts.compared import CHARTS, labels
 from coterie.report.page import Section, draw, html, left_out, save
 from coterie.report.verdict import Tile
 from coterie.runs.comparison import Comparison, Pair
+from coterie.runs.comparison_metrics import tables
 from coterie.runs.comparison_text import accuracy, cost, words
 from coterie.runs.statistics import LEVEL
 from coterie.runs.text_table import TextTable
@@ -81,7 +82,8 @@ def comparison_page(found: Comparison) -> str:
     missing = [text for text in told if text.startswith("Not done:")]
     charts = [block for block in BLOCKS if rows]
     middle = [Section(b, *draw(b, lambda name: CHARTS[name](found))[:2]) for b in charts]
-    shown = tuple(sortable(t) for t in (accuracy(found, rows), cost(found, rows)) if rows)
+    both = [accuracy(found, rows), *tables(found.metrics, rows), cost(found, rows)] if rows else []
+    shown = tuple(sortable(table) for table in both)
     pairs = found.tests().pairs if len(rows) > 2 else ()
     left = {*missing, *(f"{pair.sentence}." for pair in pairs)}
     rest = [("", text) for text in told if text not in left]

@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 
 from coterie.core.errors import CheckpointError
+from coterie.core.metric_names import less_is_better
 from coterie.core.units import count
-from coterie.runs import newcomers, statistics
+from coterie.runs import comparison_metrics, newcomers, statistics
 from coterie.runs.comparison_text import written
 from coterie.runs.reading import RunReader
 from coterie.runs.statistics import Friedman, Wilcoxon, shown
@@ -62,7 +63,11 @@ class Cell(RunReader):
     @cached_property
     def accuracy(self) -> Mapping[str, float]:
         """Each client's accuracy after the last round."""
-        return self.history.clients(self.summary["round"], stage=self.stage)
+        return self.clients("accuracy")
+
+    def clients(self, metric: str) -> Mapping[str, float]:
+        """A metric of each client that has it, after the last round."""
+        return self.history.clients(self.summary["round"], metric, self.stage)
 
 
 @dataclass(frozen=True)
@@ -161,6 +166,7 @@ class Comparison:
         row: dict[str, Any] = {"method": label, "runs": len(cells), "stage": cells[0].stage}
         for name, value in means.items():
             row |= {f"accuracy_{name}": value.mean, f"accuracy_{name}_interval": value.half}
+        row |= comparison_metrics.columns(cells, self.metrics)
         row["std_seeds"] = means["last"].std
         row["std_clients"] = over("accuracy_std").mean
         for name in ("worst", "bottom_5", "bottom_10pct"):
@@ -188,10 +194,24 @@ class Comparison:
         row["seconds"] = sum(c.seconds for c in cells) / len(cells)
         return row
 
-    def tests(self) -> Findings:
-        """The methods against each other, pair by pair and all together."""
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """What every run measured beside accuracy and loss."""
+        return comparison_metrics.measured([cell for cell in self.cells if cell.done])
+
+    def tests(self, metric: str = "accuracy") -> Findings:
+        """The methods against each other, pair by pair and all together, by a metric.
+
+        Where less is better, differences count the other way round: above 0 is better.
+        """
+        sign = -1 if less_is_better(metric) else 1
         done = {label: cells for label in self.methods if (cells := self.of(label))}
-        return findings({m: {c.seed: c.accuracy for c in cells} for m, cells in done.items()})
+        return findings(
+            {
+                m: {c.seed: {n: sign * v for n, v in c.clients(metric).items()} for c in cells}
+                for m, cells in done.items()
+            }
+        )
 
     def to(self, format: str = "text") -> str:
         """The table and the tests as text, md, csv, latex or html; csv has the table alone."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from coterie.core.units import count, size
+from coterie.runs import comparison_metrics
 from coterie.runs.history import csv_lines
 from coterie.runs.text_table import TextTable, tex
 
@@ -22,6 +23,7 @@ def written(comparison: Comparison, format: str) -> str:
         return csv(comparison)
     rows = comparison.table()
     tables = [accuracy(comparison, rows), cost(comparison, rows)] if rows else []
+    tables[1:1] = comparison_metrics.tables(comparison.metrics, rows)
     tables += [joining(rows)] if rows and comparison.newcomers else []
     parts = [t.to(format) for t in tables]
     sentences = words(comparison, rows)
@@ -134,6 +136,7 @@ def words(comparison: Comparison, rows: list[dict[str, Any]]) -> list[str]:
             every = (found.friedman_clients, found.friedman_seeds)
             out += [f"{pair.sentence}." for pair in found.pairs]
             out += [f"{test.sentence[:1].upper()}{test.sentence[1:]}." for test in every if test]
+            out += comparison_metrics.sentences(comparison)
             out.append(found.caveat)
     return out
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from coterie.report.charts import accuracy, clusters, cost, distances, insight
+from coterie.report.charts import accuracy, clusters, cost, distances, insight, metrics
 from coterie.report.run_data import RunData
 
 CHARTS: dict[str, Callable[[RunData], Any]] = {
     chart.__name__: chart
     for chart in (
-        *(accuracy.accuracy, accuracy.loss, accuracy.gains),
+        *(accuracy.accuracy, accuracy.loss, metrics.metrics, metrics.classes, accuracy.gains),
         *(clusters.river, clusters.sizes),
         *(distances.distances, distances.clients, distances.trajectories),
         *(clusters.agreement, insight.labels, insight.cross),

@@ -21,6 +21,7 @@ TASKS = {  # what clients are asked, in words: a run's events have the names of 
     "Train": "training",
     "Solver": "training",  # as folders of older versions have it
     "Score": "test",
+    "Measured": "test",
     "Histogram": "label counts",
     "Trajectory": "gradient trajectory",
     "Basis": "data subspace",
@@ -36,6 +37,7 @@ TASKS = {  # what clients are asked, in words: a run's events have the names of 
     "Controlled": "training with control variates",
     "TrainMixed": "training of both models",
     "Envelope": "training near the common model",
+    "TrainAggregated": "mixing the common model in, training",
 }
 
 
