@@ -119,7 +119,10 @@ if TYPE_CHECKING:  # every public name, once: for type checkers, and below for w
     from coterie.studies.result import Result as Result
     from coterie.studies.training import fit as fit
     from coterie.tasks.optimiser import SGD as SGD
+    from coterie.tasks.optimiser import Adam as Adam
+    from coterie.tasks.optimiser import AdamW as AdamW
     from coterie.tasks.optimiser import Optimiser as Optimiser
+    from coterie.tasks.schedule import Schedule as Schedule
     from coterie.tasks.score import Score as Score
     from coterie.tasks.signature import Basis as Basis
     from coterie.tasks.signature import Histogram as Histogram

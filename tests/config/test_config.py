@@ -69,7 +69,7 @@ def test_any_setting_survives_the_way_through_run_toml(given: dict[str, Any]) ->
 
 def test_every_default_is_written_out() -> None:
     unset = {"data.label", "data.owner", "data.size", "data.gray", "model.head", "model.norm"}
-    unset |= {"evaluate.target", "evaluate.absent", "engine.address"}
+    unset |= {"evaluate.target", "evaluate.absent", "engine.address", "train.lr_decay"}
     text = resolved(loads(""))
     written = {".".join(p) for p in _leaves(text)}
     assert written == set(dotted_keys(loads(""))) - unset
@@ -162,7 +162,8 @@ def test_the_solver_is_what_train_says() -> None:
 def test_names_of_the_literature_are_accepted_and_noted(alias: str, at_top: bool) -> None:
     table, key = ALIASES[alias]
     value: Any = {"source": "digits", "dir": "x", "clients": 3, "rounds": 3, "every": 3}.get(key, 1)
-    value = {"local_epochs": 3, "batch_size": 3}.get(key, value)
+    value = {"local_epochs": 3, "batch_size": 3, "schedule": "step"}.get(key, value)
+    value = "adam" if key == "optimiser" else value
     config = load(None, [(alias if at_top else f"{table}.{alias}", value)])
     assert getattr(getattr(config, table), key) == value
     assert any(alias in note and f"{table}.{key}" in note for note in config.notes)

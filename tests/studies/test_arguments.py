@@ -52,11 +52,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], str, str]] = {
     "a number": (lambda: fit(every=0), "C060", "every = 0: input should be greater than"),
     "rounds": (lambda: fit(rounds="two"), "C060", "rounds = two: input should be a valid integer"),
     "an engine": (lambda: fit(engine="gpu"), "C042", "serial"),
-    "an optimizer": (
-        lambda: ct.Solver(optimizer="adam"),
-        "C060",
-        "a similar field exists: optimiser",
-    ),
+    "an optimizer": (lambda: ct.Solver(optimizer="adam"), "C060", "optimiser=SGD("),
     "a text": (lambda: ct.Solver(optimiser="adam"), "C060", "optimiser=SGD("),
     "a position": (lambda: ct.Solver("fast"), "C060", "lr = fast: input should be a valid number"),
     "another name": (lambda: ct.IFCA(k=4), "C060", "k = 4: no such field"),

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from coterie import engines
 from coterie.core.bounds import Decay, dataclass
 from coterie.core.client import Client
+from coterie.core.errors import ConfigError
 from coterie.core.layout import Layout
 from coterie.core.loop import run
 from coterie.core.rng import stream
@@ -96,5 +97,5 @@ def test_what_cannot_step_is_no_optimiser() -> None:
 
 @pytest.mark.parametrize("method", [FedNova, SCAFFOLD])
 def test_a_method_derived_for_sgd_refuses_another_optimiser(method: type) -> None:
-    with pytest.raises(TypeError, match="derived for SGD"):
+    with pytest.raises(ConfigError, match="derived for SGD"):
         list(run(method(SOLVER), federation(), 1))

@@ -8,7 +8,7 @@ from typing import Any
 
 from coterie.config.fields import Field
 from coterie.config.problems import Path, Problem
-from coterie.config.tables import all_fields
+from coterie.config.tables import all_fields, refuses
 from coterie.config.validate import fits
 from coterie.core.metric_names import METRICS, objections
 from coterie.core.suggest import similar
@@ -75,6 +75,23 @@ def cohort(v: Sound) -> Iterator[Problem]:
     if clients and share * clients < 0.5:
         reason, fix = f"draws nobody of {clients} clients", f"at least {1 / clients:.2g} draws one"
         yield Problem(("train", "participation"), share, reason, fix)
+
+
+def recipe(v: Sound) -> Iterator[Problem]:
+    """An optimiser with what another has, or that the formulas of the method cannot have."""
+    kind, momentum = v("train", "optimiser"), v("train", "momentum")
+    if momentum and kind != "sgd":
+        fix = "leave it out; train.beta1 is what comes nearest"
+        yield Problem(("train", "momentum"), momentum, f"{kind} has none", fix)
+    if v("train", "nesterov") and not momentum:
+        fix = "give train.momentum, as 0.9"
+        yield Problem(("train", "nesterov"), True, "there is no momentum", fix)
+    given = {key: v("train", key) for key in ("nesterov", "clip")} | {"optimiser": kind != "sgd"}
+    method = v("method")
+    for key, why in refuses(method).items():
+        if given.get(key):
+            fix = f"{why}; leave it out, or choose another method"
+            yield Problem(("train", key), v("train", key), f"not with {method}", fix)
 
 
 def clusters(v: Sound) -> Iterator[Problem]:
@@ -191,6 +208,7 @@ def folder(v: Sound) -> Iterator[Problem]:
 RULES: tuple[Callable[[Sound], Iterator[Problem]], ...] = (
     public,
     cohort,
+    recipe,
     clusters,
     groups,
     protocol,

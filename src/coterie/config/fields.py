@@ -150,6 +150,28 @@ def fields(module: str, name: str) -> dict[str, Field]:
     return found
 
 
+@cache
+def attribute(module: str, name: str, key: str) -> Any:
+    """What a class of the package, or the nearest of its bases, sets a name to; None if none does.
+
+    >>> attribute("coterie.methods.fedavg", "FedProx", "kind")
+    'shared'
+    """
+    node = class_in(module, name)
+    for line in node.body if node else ():
+        match line:
+            case (
+                ast.Assign(targets=[ast.Name(id=target)], value=ast.expr() as value)
+                | ast.AnnAssign(target=ast.Name(id=target), value=ast.expr() as value)
+            ) if target == key:
+                return evaluate(module, value)
+    for base in node.bases if node else ():
+        above = home(module, base.id) if isinstance(base, ast.Name) else ("", "")
+        if is_read(above[0]) and (found := attribute(*above, key)) is not None:
+            return found
+    return None
+
+
 def declared(node: ast.ClassDef) -> Iterator[tuple[str, ast.AnnAssign]]:
     """The lines of a class that declare a field, each with the field's name."""
     for line in node.body:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path as File
 from typing import Any
 
-from coterie.config import aliases, source, tables, toml
+from coterie.config import aliases, schema, source, tables, toml
 from coterie.config.cross_checks import Sound, contradictions
 from coterie.config.fields import Field
 from coterie.config.problems import Findings, Path, Problem, ProblemsError, place
@@ -137,6 +137,10 @@ def resolve_tables(
         else resolve_fields(tables.keys_of(name), given.get(name, {}), (name,), found.problems)
         for name in TABLES
     }
+    train, said = out["train"], given.get("train", {})
+    if isinstance(train["optimiser"], str):
+        usual = schema.USUAL.get(train["optimiser"], {})
+        train |= {key: value for key, value in usual.items() if key not in said}
     data, said = out["data"], given.get("data", {})
     if data["test"] in ("labels", "proportions") and "test_share" not in said:
         data["test_share"] = 1.0
@@ -220,9 +224,13 @@ def fill_from_paper(method: str, given: Mapping[str, Any], train: dict[str, Any]
     """With defaults = "paper": fill what was not given with the method's own; say what was."""
     if train["defaults"] != "paper":
         return {}
-    own = {key: v for key, v in tables.paper(method).items() if key not in given}
+    theirs = tables.paper(method)
+    own = {key: v for key, v in theirs.items() if key not in given}
     if "local_epochs" in given:
         own.pop("local_steps", None)  # who asks for epochs does not get the paper's steps
+    if given.get("optimiser") not in (None, theirs.get("optimiser", "sgd")):
+        for key in ("lr", *schema.OPTIMISER):
+            own.pop(key, None)  # nor, with another optimiser, what suits the paper's
     train |= own
     return own
 

@@ -17,6 +17,25 @@ SOLVER = {  # keys of [train] and the fields they set, of the solver and of its 
     "momentum": "optimiser.momentum",
     "weight_decay": "optimiser.weight_decay",
 }
+OPTIMISER = (
+    "momentum",
+    "nesterov",
+    "weight_decay",
+    "beta1",
+    "beta2",
+    "eps",
+)  # keys with its fields
+SCHEDULE = {  # keys of [train] and the fields of the schedule that they set
+    "schedule": "kind",
+    "warmup_rounds": "warmup",
+    "lr_decay": "decay",
+    "lr_every": "every",
+    "lr_end": "end",
+}
+USUAL = {  # of optimisers that want another value than SGD, where none is given: PyTorch's
+    "adam": {"lr": 0.001},
+    "adamw": {"lr": 0.001, "weight_decay": 0.01},
+}
 
 
 @dataclass(frozen=True)
@@ -76,20 +95,32 @@ class Train:
     local_steps: Whole = 0  # if given, this many mini-batches instead of epochs
     batch_size: Whole = 32  # samples in a mini-batch; 0: all at once
     lr: Positive = 0.05  # learning rate
-    momentum: Decay = 0.0  # PyTorch's; starts anew every round
-    weight_decay: NonNegative = 0.0  # L2 penalty
+    optimiser: Literal["sgd", "adam", "adamw"] = "sgd"  # PyTorch's, anew in every round
+    momentum: Decay = 0.0  # sgd: PyTorch's
+    nesterov: bool = False  # sgd: look ahead along the momentum
+    weight_decay: NonNegative = 0.0  # L2 penalty; of adamw decoupled
+    beta1: Decay = 0.9  # adam, adamw: of the running mean of the gradient
+    beta2: Decay = 0.999  # adam, adamw: of its running square
+    eps: Positive = 1e-8  # adam, adamw: added to the root of that
+    clip: NonNegative = 0.0  # the norm to which a longer gradient is shortened; 0: never
+    schedule: Literal["constant", "step", "exponential", "cosine"] = "constant"  # of lr, by rounds
+    warmup_rounds: Whole = 0  # rounds in which lr rises evenly to its value, before the schedule
+    lr_decay: Share | None = None  # step, exponential: the factor; 0.1 and 0.99 if not given
+    lr_every: Count = 10  # step: rounds between two multiplications
+    lr_end: Decay = 0.0  # cosine: the share of lr that it falls to
     participation: Share = 1.0  # share of clients drawn in a round
     defaults: Literal["common", "paper"] = "common"  # whose values, where none is given
 
     @property
     def solver(self) -> dict[str, Any]:
-        """The fields of the solver that this table sets, but for its optimiser."""
-        return {name: getattr(self, key) for key, name in SOLVER.items() if "." not in name}
+        """The fields of the solver that this table sets, but for its optimiser and schedule."""
+        plain = {name: getattr(self, key) for key, name in SOLVER.items() if "." not in name}
+        return plain | {"clip": self.clip}
 
     @property
-    def optimiser(self) -> dict[str, Any]:
-        """The fields of the optimiser that this table sets."""
-        return {"momentum": self.momentum, "weight_decay": self.weight_decay}
+    def rates(self) -> dict[str, Any]:
+        """The fields of the schedule that this table sets."""
+        return {name: getattr(self, key) for key, name in SCHEDULE.items()}
 
 
 @dataclass(frozen=True)

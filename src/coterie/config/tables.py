@@ -11,14 +11,13 @@ import inspect
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib import import_module
-from operator import attrgetter
 from pathlib import Path as File
 from typing import Any, get_type_hints
 
 from coterie.config import aliases, schema
-from coterie.config.fields import Field, Required, comments, fields
+from coterie.config.fields import Field, Required, attribute, comments, fields
 from coterie.config.problems import Findings, Path, Problem
-from coterie.config.schema import SOLVER, Config
+from coterie.config.schema import OPTIMISER, SCHEDULE, SOLVER, Config
 from coterie.config.validate import resolve_fields, unknown_key
 from coterie.core.errors import ConfigError, FieldError
 from coterie.data import kinds
@@ -30,7 +29,7 @@ TABLES: dict[str, type[Any]] = {
     if dataclasses.is_dataclass(f.default)
 }
 TOP = ("method", "seed")  # what stands above all tables
-ELSEWHERE = {"solver": ", ".join(SOLVER), "fraction": "participation"}  # what [train] sets instead
+ELSEWHERE = {"solver": ", ".join((*SOLVER, "optimiser", "schedule")), "fraction": "participation"}
 PARTITION = "partition"
 
 
@@ -74,6 +73,19 @@ def all_fields(method: str) -> dict[str, Field]:
     return imported(method)
 
 
+def refuses(method: str) -> Mapping[str, str]:
+    """What a method's formulas cannot have, and why; one of the table is read, not imported.
+
+    >>> list(refuses("scaffold"))
+    ['optimiser', 'clip']
+    """
+    if method in METHODS:
+        module, name = METHODS[method].path.split(":")
+        return attribute(f"coterie.methods.{module}", name, "refuses") or {}
+    module, _, name = method.partition(":")
+    return getattr(getattr(import_module(module), name), "refuses", {})
+
+
 def hyperparameters(method: str) -> dict[str, Field]:
     """What a method's own table may hold: its fields without those that [train] sets.
 
@@ -90,9 +102,22 @@ def paper(method: str) -> dict[str, Any]:
     if "fraction" in found:
         out["participation"] = found["fraction"].default
     if "solver" in found:
-        solver = found["solver"].default
-        out |= {key: attrgetter(name)(solver) for key, name in SOLVER.items()}
+        out |= of_solver(found["solver"].default)
     return out
+
+
+def of_solver(solver: Any) -> dict[str, Any]:
+    """What [train] says of a recipe: the usual keys, and of the others what is not as usual."""
+    usual = keys_of("train")
+    parts = {key: (solver.optimiser, key) for key in OPTIMISER} | {"clip": (solver, "clip")}
+    parts |= {key: (solver.schedule, name) for key, name in SCHEDULE.items()}
+    found = {key: getattr(part, name, None) for key, (part, name) in parts.items()}
+    found["optimiser"] = type(solver.optimiser).__name__.lower()
+    return {key: getattr(solver, name) for key, name in SOLVER.items() if "." not in name} | {
+        key: value
+        for key, value in found.items()
+        if value is not None and (key in SOLVER or value != usual[key].default)
+    }
 
 
 def table_name(method: str) -> str:

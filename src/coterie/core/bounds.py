@@ -12,6 +12,8 @@ from pydantic import AllowInfNan, ConfigDict, ValidationError
 from coterie.core.errors import Fault, FieldError
 from coterie.core.suggest import similar
 
+SPELLINGS = {"optimizer": "optimiser"}  # understood where a field has the other name
+
 if TYPE_CHECKING:
     from pydantic.dataclasses import dataclass as dataclass
 else:
@@ -30,6 +32,9 @@ else:
 
             @wraps(init)
             def speaking(self, *values, **named):
+                for theirs, ours in SPELLINGS.items():
+                    if theirs in named and ours in checked.__dataclass_fields__:
+                        named[ours] = named.pop(theirs)
                 try:
                     init(self, *values, **named)
                 except ValidationError as cause:

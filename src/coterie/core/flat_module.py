@@ -81,6 +81,9 @@ class Net(Protocol):
     def gradient(self, x: Tensor, y: Tensor) -> None:
         """Put the gradient of the loss on these samples into `grad`."""
 
+    def clip(self, norm: float) -> None:
+        """Shorten the gradient of each client to this norm, where it is longer."""
+
 
 class FlatModule:
     """A module whose numbers *are* `w` and whose gradients *are* `grad`: views of flat tensors.
@@ -146,6 +149,10 @@ class FlatModule:
         for part in self._moving:  # one sample has no deviation: use the running one
             part.train(len(x) > 1)
         torch.autograd.backward(cross_entropy(self.module(x), y))
+
+    def clip(self, norm: float) -> None:
+        """Shorten the gradient to this norm, where it is longer, with the bits of PyTorch's own."""
+        nn.utils.clip_grad_norm_([t for t, *_ in self._learning if t.requires_grad], norm)
 
     @contextmanager
     def drawing(self, rng: torch.Generator) -> Iterator[None]:

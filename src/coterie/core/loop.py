@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -17,9 +18,33 @@ def run(method: Method, fed: Engine, rounds: int, state: State | None = None) ->
     state = state or method.init(fed.at(-1))
     yield state
     while state.round < rounds:
-        state = replace(method.round(state, fed.at(state.round)), round=state.round + 1)
+        now = in_round(method, state.round, rounds)
+        state = replace(now.round(state, fed.at(state.round)), round=state.round + 1)
         checks.finite(state.models, f"round {state.round}: a model")
         yield state
+
+
+def in_round(method: Method, round: int, rounds: int) -> Method:
+    """The method as it trains in one of so many rounds: with the rate that its schedule has then.
+
+    What is no part of a round, as tuning before a test, has the learning rate itself.
+    """
+    changed: dict[str, Any] = {}
+    inner, solver = (getattr(method, name, None) for name in ("method", "solver"))
+    if inner is not None:  # one that is wrapped by another
+        changed["method"] = in_round(inner, round, rounds)
+    elif hasattr(solver, "at"):
+        changed["solver"] = solver.at(round, rounds)
+    if all(getattr(method, name) is value for name, value in changed.items()):
+        return method
+    made: Any = replace(cast(Any, method), **changed)
+    return cast(Method, made)
+
+
+def scheduled_rate(method: Method, round: int, rounds: int) -> float | None:
+    """The learning rate of one of so many rounds; None where it is the same in all of them."""
+    now: Any = in_round(method, round, rounds)
+    return None if now is method else float(getattr(now, "method", now).solver.lr)
 
 
 @dataclass(frozen=True)

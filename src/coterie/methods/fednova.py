@@ -6,6 +6,9 @@ Federated Optimization. NeurIPS 2020.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 from coterie.core.bounds import dataclass
 from coterie.core.types import Federation, State
 from coterie.methods.fedavg import FedAvg
@@ -18,6 +21,11 @@ class FedNova(FedAvg):
     """FedAvg whose updates are divided by the number of local steps before they are averaged."""
 
     solver: Solver = Solver(lr=0.02, optimiser=SGD(momentum=0.9), epochs=2, batch=32)
+
+    refuses: ClassVar[Mapping[str, str]] = {
+        "optimiser": "its weights |a_i| count how often a gradient enters the steps of SGD",
+        "nesterov": "its weights |a_i| are those of plain momentum",
+    }
 
     def round(self, state: State, fed: Federation) -> State:
         """w <- w - tau_eff sum_i p_i (w - w_i)/|a_i|_1, tau_eff = sum_i p_i |a_i|_1."""

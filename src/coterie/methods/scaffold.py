@@ -6,7 +6,9 @@ Federated Learning. ICML 2020.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -68,11 +70,15 @@ class SCAFFOLD:
 
     kind = "shared"
     score = Score()  # every client tests the one model
+    refuses: ClassVar[Mapping[str, str]] = {
+        "optimiser": "its variates are the mean gradient, which only the way of SGD tells",
+        "clip": "its variates are the mean gradient, which shortened steps do not tell",
+    }
 
     @property
     def plain(self) -> Solver:
         """The solver without momentum."""
-        optimiser = replace(sgd(self.solver.optimiser, "SCAFFOLD"), momentum=0.0)
+        optimiser = replace(sgd(self.solver.optimiser, "SCAFFOLD"), momentum=0.0, nesterov=False)
         return replace(self.solver, optimiser=optimiser)
 
     def init(self, fed: Federation) -> State:

@@ -20,7 +20,7 @@ class Row(NamedTuple):
     round: int
     client: str  # "" for the federation as a whole
     cluster: str  # the model the client held; "" where that has no meaning
-    stage: str  # before | after (adaptation) | traffic | clusters
+    stage: str  # before | after (adaptation) | traffic | clusters | train
     metric: str
     value: float
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from coterie.core.loop import Scores
+from coterie.core.loop import Scores, scheduled_rate
 from coterie.core.model_kind import ModelKind, held_words
-from coterie.core.types import Asked, State
+from coterie.core.types import Asked, Method, State
 from coterie.runs import metrics
 from coterie.runs.history import History, Row
 from coterie.words.grouping import silhouette
@@ -69,6 +69,12 @@ def traffic(
     each = dict(zip(ways, total[:, there], strict=True))
     whole = dict(zip(ways, total.sum(1).tolist(), strict=True))
     return of_clients(state, there, names, "traffic", each, kind) + of_all(state, "traffic", whole)
+
+
+def scheduled(state: State, method: Method, rounds: int) -> list[Row]:
+    """The learning rate of the round behind, where a schedule changes it."""
+    rate = scheduled_rate(method, state.round - 1, rounds) if state.round else None
+    return [] if rate is None else of_all(state, "train", {"lr": rate})
 
 
 def of_clients(

@@ -33,7 +33,8 @@ from coterie.studies.agreement import refuse_federation
 from coterie.studies.newcomers import hold_out, join
 from coterie.studies.result import Result
 from coterie.studies.train_loop import Plan
-from coterie.tasks.optimiser import SGD
+from coterie.tasks.optimiser import SGD, Adam, AdamW
+from coterie.tasks.schedule import Schedule
 from coterie.tasks.solver import Solver
 from coterie.trackers import track
 
@@ -41,7 +42,20 @@ from coterie.trackers import track
 LATER: dict[str, dict[str, Any]] = {
     "engine": {"max_weight_share": 0.5},
     "evaluate": {"metrics": []},
+    "train": {
+        "optimiser": "sgd",
+        "nesterov": False,
+        "beta1": 0.9,
+        "beta2": 0.999,
+        "eps": 1e-8,
+        "clip": 0.0,
+        "schedule": "constant",
+        "warmup_rounds": 0,
+        "lr_every": 10,
+        "lr_end": 0.0,
+    },
 }
+OPTIMISERS: dict[str, type[Any]] = {"sgd": SGD, "adam": Adam, "adamw": AdamW}
 
 
 def execute(
@@ -176,7 +190,10 @@ def config_to_resume(
     checkpoint.expect_rounds_left(path / "checkpoints", config.train.rounds)
     if checkpoint.rounds(path / "checkpoints"):
         saved, _ = checkpoint.latest(path / "checkpoints")
-        refuse_changes(saved.notes["settings"], config, {"train.rounds", *allow})
+        # Where rates follow from the rounds planned, other rounds are another experiment.
+        fixed = {"train.rounds"} if Schedule(**config.train.rates).planned else set()
+        allowed = {"train.rounds", *allow}
+        refuse_changes(saved.notes["settings"], config, allowed, fixed.difference(allow))
     return config
 
 
@@ -236,7 +253,9 @@ def network(
 
 def solver(train: Train, own: Solver) -> Solver:
     """A method's own recipe of local training with all that [train] sets."""
-    return replace(own, **train.solver, optimiser=SGD(**train.optimiser))
+    cls = OPTIMISERS[train.optimiser]
+    optimiser = cls(**{f.name: getattr(train, f.name) for f in fields(cls)})
+    return replace(own, **train.solver, optimiser=optimiser, schedule=Schedule(**train.rates))
 
 
 def model_options(config: Config) -> dict[str, Any]:
@@ -252,16 +271,19 @@ def fresh(config: Config) -> Path:
     return records.unused(Path(config.output.dir.format(date=date, method=name, seed=config.seed)))
 
 
-def refuse_changes(then: str, now: Config, allowed: Collection[str]) -> None:
+def refuse_changes(
+    then: str, now: Config, allowed: Collection[str], fixed: Collection[str] = ()
+) -> None:
     """Only what was allowed by name may differ from the experiment that was started.
 
-    `then` is the run.toml of that time.
+    `then` is the run.toml of that time; what is `fixed` is not allowed this time.
     """
     before, after = started_with(then), flat(configs.resolved(now))
     if after["model.name"] == AUTO:  # it was chosen for the data, which have a check of their own
         after["model.name"] = before.get("model.name")
     changed = [k for k in sorted({*before, *after}) if before.get(k) != after.get(k)]
-    refused = [k for k in changed if k not in set(allowed) and not k.startswith("output.")]
+    free = set(allowed).difference(fixed)
+    refused = [k for k in changed if k not in free and not k.startswith("output.")]
     if refused:
         raise CheckpointError(
             f"{count(len(refused), 'setting differs', 'settings differ')} from the run's start",

@@ -102,6 +102,7 @@ def train_loop(
         truth = population.at(state.round).group
         rows = measure.traffic(state, asked, names, kind)
         rows += measure.grouped(state, previous, truth, clustering, kind)
+        rows += measure.scheduled(state, them.method, plan.rounds)
         previous = state.assign
         trained = time.perf_counter()
         if plan.tests_at(state.round):

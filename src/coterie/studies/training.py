@@ -25,6 +25,7 @@ from coterie.core.types import Method
 from coterie.core.version import __version__
 from coterie.data.population import Population
 from coterie.engines.choice import Choice, work
+from coterie.methods.refusals import expect_possible
 from coterie.methods.written import as_plain
 from coterie.models import factory
 from coterie.runs import checkpoint
@@ -162,6 +163,7 @@ def simulation(
 
     What they are `about` is told when the run begins.
     """
+    expect_possible(method)
     wanted = engines.settle(engine, workers, population, layout, method)
 
     def gather(say: Listener, last: checkpoint.Checkpoint | None) -> Gathered:

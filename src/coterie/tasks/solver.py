@@ -14,6 +14,7 @@ from coterie.core.bounds import Count, NonNegative, Positive, Whole, dataclass
 from coterie.core.flat_module import Net
 from coterie.core.types import Client, Layout, Sendable
 from coterie.tasks.optimiser import SGD, Optimiser
+from coterie.tasks.schedule import Schedule
 from coterie.tasks.steps import Stepwise
 
 Batch = tuple[Tensor, Tensor]  # samples and labels
@@ -79,6 +80,19 @@ class Solver(Sendable):
     batch: Whole = 32  # mini-batch size, a short last one is kept; 0: all data at once
     prox: NonNegative = 0.0  # strength of the pull towards the anchor
     meta: NonNegative = 0.0  # rate of an inner step before each gradient: first-order MAML
+    clip: NonNegative = 0.0  # the norm to which a longer gradient is shortened; 0: never
+    schedule: Schedule = Schedule()  # of the learning rate, over the rounds
+
+    def at(self, round: int, rounds: int) -> Solver:
+        """The recipe of one round, of so many that are planned: the schedule as a plain rate.
+
+        >>> Solver(lr=0.5, schedule=Schedule("exponential", decay=0.5)).at(2, 9) == Solver(lr=0.125)
+        True
+        """
+        if not self.schedule.varies:
+            return self
+        rate = self.lr * self.schedule(round, rounds)
+        return dataclasses.replace(self, lr=rate, schedule=Schedule())
 
     def passes(
         self, client: Client, layout: Layout, rng: torch.Generator, epochs: int | None = None
@@ -136,12 +150,26 @@ class Solver(Sendable):
         """Add the terms to the gradient that `net` holds, and take the step, in place."""
         g = net.grad
         w = net.w[: len(g)]
-        self.optimiser.penalise(w, g)
+        if not self.clip:
+            self.optimiser.penalise(w, g)
         if self.prox:
             pull(g, w, anchor, self.prox)
         if net.mask is not None:
             g.mul_(net.mask)  # what does not learn must not decay or be pulled either
+        if self.clip:  # as in PyTorch: of the loss with its terms, before the weights decay
+            net.clip(self.clip)
+            self.optimiser.penalise(w, g)
+            if net.mask is not None:
+                g.mul_(net.mask)
+        here = w.clone() if net.mask is not None and not stays(self.optimiser) else None
         self.optimiser.step(w, g, state, self.lr, exact=net.exact)
+        if here is not None and net.mask is not None:
+            w.copy_(torch.where(net.mask > 0, w, here))
+
+
+def stays(optimiser: Optimiser) -> bool:
+    """Whether an optimiser leaves alone what has no gradient; one that does not say may not."""
+    return bool(getattr(optimiser, "stays", False))
 
 
 def equal_steps(solver: Solver, epochs: int, sizes: Tensor) -> Solver:

@@ -163,6 +163,12 @@ CONFIGURATION: dict[str, Code] = {
         "Another program listens there, or it may not be used by you.",
         "Name another with --port; without one, a free port is chosen.",
     ),
+    "C048": Code(
+        "a setting that a method's formulas cannot have",
+        "Some methods are derived for plain SGD, or take a step of their own on the server: with "
+        "another optimiser they would compute something else than they say.",
+        "Leave the setting out, or choose another method; the method's page says what it needs.",
+    ),
     "C050": Code(
         "an engine that needs a server",
         "Clients of the flower engine are other machines: they join a server.",

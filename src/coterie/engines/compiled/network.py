@@ -98,7 +98,8 @@ class Network:
         x, y = self.checked(client.x), client.y
         self.check_labels(y, len(x))
         learns = self.learns(layout.mask(descent.train))
-        if type(solver.optimiser) is not SGD:
+        sgd = solver.optimiser
+        if type(sgd) is not SGD or sgd.nesterov or solver.clip:
             return self.stepwise(descent, layout, learns)
         plans = list(descent.passes(layout))
         sizes = np.array(list(chain.from_iterable(s for (_, s), _ in plans)), np.int64)
@@ -119,7 +120,6 @@ class Network:
         if solver.meta:
             space.row("there")
             space.row("spare").fill(0)
-        sgd = solver.optimiser
         numbers = (solver.lr, sgd.momentum, sgd.weight_decay, solver.prox, solver.meta, terms)
         rates = np.array(numbers, np.float32)
         assert len(rates) == len(RATES)
@@ -154,7 +154,7 @@ class Network:
     def stepwise(
         self, descent: Descent, layout: Layout, learns: NDArray[np.int64]
     ) -> tuple[Tensor, int]:
-        """One step after another, with an optimiser that is not compiled."""
+        """One step after another: compiled gradients, and a step that is not."""
         solver, x, y = descent.solver, descent.client.x, descent.client.y
         net = Gradients(self, descent.start, layout.mask(descent.train), learns)
         state = solver.optimiser.init(net.grad)
@@ -249,3 +249,7 @@ class Gradients:
             len(x),
             self.learns.ctypes.data,
         )
+
+    def clip(self, norm: float) -> None:
+        """Shorten the gradient to this norm, where it is longer."""
+        self.grad.mul_((norm / (self.grad.norm() + 1e-6)).clamp(max=1))

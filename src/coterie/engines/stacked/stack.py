@@ -102,6 +102,16 @@ class Stack:
         for i in range(len(self.ops) - 1, self.lowest - 1, -1):
             g = self.ops[i].backward(g, needed=i > self.lowest)
 
+    def clip(self, norm: float) -> None:
+        """Shorten the gradient of each client to this norm, where it is longer."""
+        parts = [
+            self.grad[self.m * s.start : self.m * s.stop].view(self.m, -1) for s in self.slices
+        ]
+        total = torch.stack([torch.linalg.vector_norm(part, dim=1) for part in parts]).norm(dim=0)
+        share = (norm / (total + 1e-6)).clamp(max=1)[:, None]  # as PyTorch does
+        for part in parts:
+            part.mul_(share)
+
     def entered(self, x: Tensor) -> Tensor:
         """Samples (m, B, ...) in the order in which the first layer wants them."""
         if self.takes_rows:
