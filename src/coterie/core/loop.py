@@ -33,7 +33,7 @@ def in_round(method: Method, round: int, rounds: int) -> Method:
     inner, solver = (getattr(method, name, None) for name in ("method", "solver"))
     if inner is not None:  # one that is wrapped by another
         changed["method"] = in_round(inner, round, rounds)
-    elif hasattr(solver, "at"):
+    elif solver is not None and hasattr(solver, "at"):
         changed["solver"] = solver.at(round, rounds)
     if all(getattr(method, name) is value for name, value in changed.items()):
         return method
