@@ -38,6 +38,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "fedsem": {"clusters": 2},
     "pacfl": {"clusters": 2},
     "fedsoft": {"clusters": 2},
+    "fedem": {"clusters": 2},
+    "fedrc": {"clusters": 2},
     "fedpfa": {"pretrain": 1, "clusters": 2},
     "fedrep": {"head_epochs": 2},
     "fedbn": {"private": "0"},  # the tiny network has no normalisation

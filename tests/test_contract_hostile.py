@@ -92,7 +92,8 @@ class Liar(Serial):
         return replace(reply, extra={name: self.change(t) for name, t in reply.extra.items()})
 
 
-EXTRA = {"fednova", "scaffold", "creff", "autocfl", "ifca", "flhc"}  # send more than a value
+# send more than a value
+EXTRA = {"fednova", "scaffold", "creff", "autocfl", "ifca", "flhc", "fedem", "fedrc"}
 CASES = [(name, part) for name in METHODS for part in ("value", "extra")[: 1 + (name in EXTRA)]]
 
 

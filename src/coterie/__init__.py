@@ -88,8 +88,10 @@ if TYPE_CHECKING:  # every public name, once: for type checkers, and below for w
     from coterie.methods.fedclust import FedClust as FedClust
     from coterie.methods.feddsmic import FedDS as FedDS
     from coterie.methods.feddsmic import FedDSMIC as FedDSMIC
+    from coterie.methods.fedem import FedEM as FedEM
     from coterie.methods.fednova import FedNova as FedNova
     from coterie.methods.fedpfa import FedPFA as FedPFA
+    from coterie.methods.fedrc import FedRC as FedRC
     from coterie.methods.fedsem import FedSEM as FedSEM
     from coterie.methods.fedsoft import FedSoft as FedSoft
     from coterie.methods.flhc import FLHC as FLHC

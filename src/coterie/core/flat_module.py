@@ -143,12 +143,24 @@ class FlatModule:
                     part.eval()
         self._moving = [part for part in self._norms if part.training]
 
-    def gradient(self, x: Tensor, y: Tensor) -> None:
-        """Put the gradient of the mean cross-entropy on these samples into `grad`."""
+    def gradient(self, x: Tensor, y: Tensor, weights: Tensor | None = None) -> None:
+        """Put the gradient of the mean cross-entropy on these samples into `grad`.
+
+        With `weights`, each sample's is multiplied by its own before the mean is taken.
+        """
+        said = self.forward(x)
+        if weights is None:
+            torch.autograd.backward(cross_entropy(said, y))
+        else:
+            torch.autograd.backward((cross_entropy(said, y, reduction="none") * weights).mean())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """What the module says to these samples in training; the gradient is zero afterwards."""
         self.grad.zero_()
         for part in self._moving:  # one sample has no deviation: use the running one
             part.train(len(x) > 1)
-        torch.autograd.backward(cross_entropy(self.module(x), y))
+        said: Tensor = self.module(x)
+        return said
 
     def clip(self, norm: float) -> None:
         """Shorten the gradient to this norm, where it is longer, with the bits of PyTorch's own."""

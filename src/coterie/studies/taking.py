@@ -38,6 +38,13 @@ def client_row(result: Result, client: int | str) -> Tensor:
     name, state, task = result.fed.names[i], result.state, result.method.score.held
     if int(state.assign[i]) < 0:
         raise unknown(f"no model of client {name}", "it was not placed", [])
+    if result.method.score.receives == "all" and state.k > 1:
+        raise ConfigError(
+            f"client {name} predicts with {state.k} models at once, and a file holds one",
+            code="C058",
+            why="the probabilities of its classes are a mixture of theirs",
+            fix=f"take them one by one; most of its mixture is cluster {int(state.assign[i])}",
+        )
     private = result.fed.layout.columns(result.method.score.private)
     own = (len(private) if isinstance(private, Tensor) else private.stop - private.start) > 0
     if result.population.remote and (own or task.trains is not None):

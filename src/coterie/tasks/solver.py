@@ -17,7 +17,7 @@ from coterie.tasks.optimiser import SGD, Optimiser
 from coterie.tasks.schedule import Schedule
 from coterie.tasks.steps import Stepwise
 
-Batch = tuple[Tensor, Tensor]  # samples and labels
+Batch = tuple[Tensor, ...]  # samples and labels, and how much each counts if not all do alike
 Pass = tuple[Tensor, list[int]]  # which samples in which order, and the mini-batches' sizes
 
 
@@ -194,6 +194,7 @@ class Descent:
     shift: Tensor | None = None  # (trainable,) added to every gradient
     epochs: int | None = None  # this client's own
     train: str = "all"  # the columns that learn: all, head, body, or names of layers
+    weights: Tensor | None = None  # (n_i,) how much each sample counts; None: each as much
 
     def run_single(self, layout: Layout) -> tuple[Tensor, int]:
         """The trained row (P,) and the number of steps it took."""
@@ -206,7 +207,8 @@ class Descent:
             x, y = self.client.x, self.client.y
             for i, before in self.plan(layout):
                 inner = None if before is None else (x[before], y[before])
-                solver.step(net, state, anchor, (x[i], y[i]), inner, self.shift)
+                counts = () if self.weights is None else (self.weights[i],)
+                solver.step(net, state, anchor, (x[i], y[i], *counts), inner, self.shift)
                 taken += 1
         return net.w.clone(), taken
 
@@ -236,7 +238,8 @@ def trained(
     anchor: Tensor | None = None,  # (P,) what the proximal term pulls to; default: the start
     shift: Tensor | None = None,  # (trainable,) added to every gradient
     epochs: int | None = None,  # this client's own
+    weights: Tensor | None = None,  # (n_i,) how much each sample counts
 ) -> Stepwise[tuple[Tensor, int]]:
     """The trained row (P,) and the number of steps it took, as a step of a task."""
-    w, taken = yield Descent(solver, client, start, rng, anchor, shift, epochs, train)
+    w, taken = yield Descent(solver, client, start, rng, anchor, shift, epochs, train, weights)
     return w, taken

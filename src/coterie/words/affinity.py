@@ -228,6 +228,19 @@ def soft_weights(shares: Tensor, sizes: Tensor) -> Tensor:
     return _shares(W, torch.zeros_like(W))
 
 
+def responsibilities(losses: Tensor, weights: Tensor) -> Tensor:
+    """Which component of a mixture each sample belongs to (FedEM): (s, k), (k,) -> (s, k).
+
+    The softmax over components of log weight - loss, in float64: rows sum to 1.
+
+    >>> responsibilities(torch.zeros(1, 2), torch.tensor([0.25, 0.75])).tolist()
+    [[0.25, 0.75]]
+    """
+    checks.rows(losses, "losses")
+    checks.weights(weights, "weights", losses.shape[1])
+    return (weights.double().log() - losses.double()).softmax(1)
+
+
 def _shares(W: Tensor, empty: Tensor) -> Tensor:
     """Rows scaled to sum to 1; rows of zeros are taken from `empty`."""
     total = W.sum(1, keepdim=True)

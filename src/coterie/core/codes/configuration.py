@@ -209,6 +209,12 @@ CONFIGURATION: dict[str, Code] = {
         "A model's file ends in .safetensors, .pt2 or .onnx; ONNX takes packages of its own.",
         'pip install "coterie[onnx]", or choose another format.',
     ),
+    "C058": Code(
+        "a client that predicts with several models at once",
+        "Under FedEM and FedRC a client's probabilities are those of k models, mixed, and a file "
+        "holds one model.",
+        "Take the models one by one, as clusters; fedrc.hard = true tests and uses one.",
+    ),
     "C055": Code(
         "a Ray cluster that cannot be used",
         "Nobody answers at engine.address, or the cluster has fewer cores than engine.workers.",

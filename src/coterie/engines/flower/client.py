@@ -109,6 +109,8 @@ def kept_model(
 ) -> dict[str, str]:
     """Let the host keep the very model that was tested, and say where; or why it could not."""
     at = q.address
+    if task.receives == "all":
+        return {"unsaved": "the client predicts with several models at once, and a file holds one"}
     try:
         rng = stream(q.seed, at.purpose, at.round, at.call, at.client)  # as in the test
         row = task.held(client, q.models, q.sent, host.layout(setup), rng).value

@@ -23,7 +23,11 @@ class Feed:
     """
 
     def __init__(
-        self, clients: Sequence[Client], plans: Sequence[Sequence[Pass]], outputs: int
+        self,
+        clients: Sequence[Client],
+        plans: Sequence[Sequence[Pass]],
+        outputs: int,
+        weights: Sequence[Tensor | None] = (),
     ) -> None:
         self.samples, self.outputs = [client.x for client in clients], outputs
         sizes = [[size for _, several in plan for size in several] for plan in plans]
@@ -40,6 +44,9 @@ class Feed:
         sample = clients[0].x[0]
         # Of each sample in its client's loss: 1/b, or 0 for filling.
         self.share = valid.to(sample.dtype) / lengths[..., None].clamp(min=1)
+        for counts, i, share in zip(weights, self.index, self.share, strict=False):
+            if counts is not None:  # of each client's samples, some count for more
+                share.mul_(counts[i])
         m, _, b = valid.shape
         ahead = min(steps, max(1, AHEAD // (m * b * sample.nbytes)))
         self.x = sample.new_empty(m, ahead, b, *sample.shape)  # written over and over
@@ -84,7 +91,8 @@ def descend(
     if not steps[0]:
         return undo(order, trained, steps)
     clients = [d.client for d in descents]
-    outer = Feed(clients, [[one for one, _ in plan] for plan in plans], outputs)
+    seen = [[one for one, _ in plan] for plan in plans]
+    outer = Feed(clients, seen, outputs, [d.weights for d in descents])
     inner = None
     if solver.meta:
         before = [[one for _, one in plan if one is not None] for plan in plans]

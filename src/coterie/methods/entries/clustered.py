@@ -71,6 +71,14 @@ CLUSTERED = (
         "weights and the chosen cluster every round (k models come down)",
     ),
     Entry(
+        "fedrc",
+        "fedrc:FedRC",
+        "Guo, Tang, Lin, ICML 2024",
+        "clustered",
+        "k models, shared by clients unless the same label means something else to them",
+        "weights of k models, which weighs most, and label counts of each, every round",
+    ),
+    Entry(
         "cfl",
         "cfl:CFL",
         "Sattler, Müller, Samek, IEEE TNNLS 2021",

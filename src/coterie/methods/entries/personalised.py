@@ -120,4 +120,12 @@ PERSONALISED = (
         "personal models pulled to several centres, each by how many samples it fits",
         "weights every round; every tau rounds, the share of its samples each centre fits best",
     ),
+    Entry(
+        "fedem",
+        "fedem:FedEM",
+        "Marfoq et al., NeurIPS 2021",
+        "personalised",
+        "k models for everybody, and each client learns its mixture of them, sample by sample",
+        "weights of k models and which weighs most every round (k models come down)",
+    ),
 )
