@@ -57,7 +57,7 @@ def keys_of_kind(kind: type[kinds.Kind]) -> dict[str, Field]:
     >>> list(keys_of_kind(kinds.Shards))
     ['per_client']
     """
-    return fields(kinds.__name__, kind.__name__)
+    return fields(kind.__module__, kind.__name__)
 
 
 def tables_with(key: str) -> list[str]:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from annotated_types import MinLen
 from pydantic import field_validator
@@ -20,44 +19,19 @@ from coterie.core.errors import ConfigError
 from coterie.data.divide.kind_text import (
     build,
     field_values,
-    fields_as_text,
     fields_in_text,
     kebab,
     turns,
     unknown_kind,
 )
+from coterie.data.kind import IID as IID
+from coterie.data.kind import Composite as Composite
+from coterie.data.kind import Kind as Kind
+from coterie.data.kind import Modifier as Modifier
+from coterie.data.kind import parts_of as parts_of
 
 Shares = Annotated[tuple[Share, ...], MinLen(1)]
 AUTOCFL = ((0, 1, 2), (3, 4, 5, 6), (4, 5, 6, 7, 8, 9), tuple(range(10)))
-
-
-class Kind:
-    """A way to divide data. `a + b` is both: one base and the modifiers on it."""
-
-    groups_in: ClassVar[str] = ""  # the field that says how many groups the clients come in
-    labels_in: ClassVar[str] = ""  # the field that says how many labels the data must have
-    needs_owners: ClassVar[bool] = False  # each owner in the data is a client, all if none is said
-
-    @property
-    def name(self) -> str:
-        """The name in files and on the command line."""
-        return kebab(type(self))
-
-    def __add__(self, other: Kind) -> Composite:
-        return Composite.of(self, other)
-
-    def __str__(self) -> str:
-        """The shortest text that `parse` reads as this kind."""
-        return ":".join(filter(None, (self.name, fields_as_text(self))))
-
-
-class Modifier(Kind):
-    """A change to what a base handed out."""
-
-
-@checked(frozen=True)
-class IID(Kind):
-    """Everyone draws from the same pool: equal sizes, labels as they fall. One planted group."""
 
 
 @checked(frozen=True)
@@ -225,38 +199,6 @@ class Drift(Modifier):
     share: Share = 0.2  # of clients that change, at least one pair
 
 
-@dataclass(frozen=True)
-class Composite(Kind):
-    """One base and the modifiers on it, in their order."""
-
-    base: Kind
-    modifiers: tuple[Modifier, ...] = ()
-
-    @classmethod
-    def of(cls, *kinds: Kind) -> Composite:
-        """Any kinds together; without a base among them, on `IID`.
-
-        >>> str(Composite.of(Rotation(angles=(0, 180)), Quantity()))
-        'iid+rotation:0,180+quantity'
-        """
-        flat = [part for kind in kinds for part in parts_of(kind)]
-        bases = [k for k in flat if not isinstance(k, Modifier)]
-        modifiers = [k for k in flat if isinstance(k, Modifier)]
-        twice = [k.name for k in modifiers if sum(type(k) is type(m) for m in modifiers) > 1]
-        if len(bases) > 1 or twice:
-            names = " + ".join(k.name for k in flat)
-            raise ConfigError(
-                f"{names} cannot be composed",
-                code="C022",
-                why=f"{twice[0]} comes twice" if twice else "only one base can hand out samples",
-                fix="name one base, before its modifiers, and no modifier twice",
-            )
-        return cls(bases[0] if bases else IID(), tuple(modifiers))
-
-    def __str__(self) -> str:
-        return "+".join(str(part) for part in parts_of(self))
-
-
 KINDS: dict[str, type[Kind]] = {
     kebab(cls): cls
     for cls in (
@@ -331,11 +273,6 @@ def read(kind: Kind | str | Mapping[str, Any]) -> Kind:
 def count(value: int | tuple[Any, ...]) -> int:
     """How many a field asks for: a number, or a list of so many."""
     return len(value) if isinstance(value, tuple) else value
-
-
-def parts_of(kind: Kind) -> tuple[Kind, ...]:
-    """A composition's base and modifiers; any other kind is its own only part."""
-    return (kind.base, *kind.modifiers) if isinstance(kind, Composite) else (kind,)
 
 
 def _parse_one(text: str) -> Kind:
