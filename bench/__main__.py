@@ -2,7 +2,9 @@
 
 Every contestant is a process of its own that has started, imported and warmed up before it is
 measured; the warm-up is a round of one epoch, after which all models are compared with the plain
-loop's. Then they take turns. Medians; without evaluation.
+loop's. Then they take turns. Medians; without evaluation, but for the study (W6): its rounds have
+their tests and records, and its warm-up is rounds 0 and 1. Memory is that of all processes of a
+contestant, shared pages once, while it warms up and after each round.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from pathlib import Path
 from bench import table
 from bench.environments import ENTRIES
 from bench.race import Score, race
-from bench.workloads import WORKLOADS
+from bench.workloads import WORKLOADS, Study
 
 
 def names(known: Iterable[str]) -> Callable[[str], list[str]]:
@@ -59,7 +61,8 @@ def main() -> int:
     for name in asked.workloads:
         workload = WORKLOADS[name]
         options = {"ours": [asked.engine]}
-        results[name] = race(workload, entries, asked.repeat or workload.repeat, options, say)
+        able = {n: e for n, e in entries.items() if e.studies or not isinstance(workload, Study)}
+        results[name] = race(workload, able, asked.repeat or workload.repeat, options, say)
         shown = table.markdown if asked.markdown else table.text
         print(shown(workload, results[name], peak), flush=True)
     versions = {n: s.about["versions"] for r in results.values() for n, s in r.items() if s.about}

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable, Iterator
 from importlib import import_module, metadata
 from typing import Any, Protocol
 
@@ -15,13 +16,13 @@ from bench.workloads import WORKLOADS, Array
 
 
 class Contestant(Protocol):
-    """FedAvg on one workload; the model lives on from round to round."""
+    """A method on one workload; what it has learnt lives on from round to round."""
 
     def round(self, epochs: int) -> None:
-        """Train every client for so many epochs, and average."""
+        """Train the clients of the round for so many epochs, and average."""
 
     def weights(self) -> list[Array]:
-        """The global model, in the order and shapes of `Workload.initial`."""
+        """The models, in the order and shapes of `Workload.initial`."""
 
 
 class Channel:
@@ -38,17 +39,22 @@ class Channel:
         """Send one message."""
         print(json.dumps(message), file=self._out, flush=True)
 
-    def serve(self, contestant: Contestant, **about: Any) -> None:
-        """Do rounds until nobody asks any more."""
+    def turns(self, weights: Callable[[], list[Array]], **about: Any) -> Iterator[int]:
+        """The epochs of one round after another; a round is over when the next is asked for."""
         self.say(pid=os.getpid(), **about)
         for line in sys.stdin:
             asked = json.loads(line)
             began = time.perf_counter()
-            contestant.round(asked["epochs"])
+            yield asked["epochs"]
             seconds = time.perf_counter() - began
             if asked["weights"]:
-                np.savez(asked["weights"], *contestant.weights())
+                np.savez(asked["weights"], *weights())
             self.say(seconds=seconds)
+
+    def serve(self, contestant: Contestant, **about: Any) -> None:
+        """Do rounds until nobody asks any more."""
+        for epochs in self.turns(contestant.weights, **about):
+            contestant.round(epochs)
 
 
 def versions(*packages: str) -> str:

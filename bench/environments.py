@@ -21,6 +21,7 @@ class Entry:
     module: str
     packages: tuple[str, ...] = ()  # empty: it runs in this environment
     same_order: bool = True  # it sees the samples in the order of the plain loop
+    studies: bool = False  # whether the study is written in it, too
     environment: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -64,12 +65,13 @@ QUIET = {  # nothing is looked up or reported outside
 ENTRIES = {
     e.name: e
     for e in (
-        Entry("plain", "bench.plain"),
-        Entry("ours", "bench.ours"),
+        Entry("plain", "bench.plain", studies=True),
+        Entry("ours", "bench.ours", studies=True),
         Entry(
             "flower",
             "bench.peers.flower",
             ("flwr[simulation]==1.41.0", TORCH),
+            studies=True,
             environment=QUIET,
         ),
         Entry("pfl", "bench.peers.pfl_research", ("pfl[pytorch]==0.6.0", TORCH), same_order=False),

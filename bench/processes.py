@@ -7,7 +7,9 @@ import json
 import os
 import signal
 import subprocess
+import threading
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,8 @@ import numpy as np
 
 from bench.environments import HOME, Entry
 from bench.workloads import Array, Workload
+
+WATCH = 0.1  # seconds between two looks at the memory of a round that is not counted
 
 
 class FailedError(Exception):
@@ -59,13 +63,30 @@ class Running:
         return float(self._ask(epochs=epochs, weights=None)["seconds"])
 
     def checked(self, epochs: int) -> tuple[float, list[Array]]:
-        """The seconds of a round, and the model after it."""
+        """The seconds of a round, and the models after it; its memory is watched meanwhile."""
         path = HOME / f"{self.name}.npz"
-        seconds = float(self._ask(epochs=epochs, weights=str(path))["seconds"])
+        with self._watched():
+            seconds = float(self._ask(epochs=epochs, weights=str(path))["seconds"])
         with np.load(path) as found:
             weights = [found[key] for key in found.files]
         path.unlink()
         return seconds, weights
+
+    @contextlib.contextmanager
+    def _watched(self) -> Iterator[None]:
+        over = threading.Event()
+
+        def look() -> None:
+            while not over.wait(WATCH):
+                self.peak = max(self.peak, memory(self.process.pid))
+
+        watch = threading.Thread(target=look)
+        watch.start()
+        try:
+            yield
+        finally:
+            over.set()
+            watch.join()
 
     def _ask(self, **message: Any) -> dict[str, Any]:
         assert self.process.stdin
@@ -101,19 +122,22 @@ class Running:
 
 
 def memory(root: int) -> int:
-    """Bytes: the peak resident size of a process and of all below it that still live, summed."""
+    """Bytes of a process and of all below it: a page that several have counts once (PSS)."""
     children: defaultdict[int, list[int]] = defaultdict(list)
-    peaks: dict[int, int] = {}
     for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError, StopIteration):  # it ended while we looked
-            status = dict(
-                line.split(":", 1) for line in (folder / "status").read_text().splitlines()
-            )
-            children[int(status["PPid"])].append(int(folder.name))
-            peaks[int(folder.name)] = int(status.get("VmHWM", "0 kB").split()[0]) * 1024
+        with contextlib.suppress(OSError, KeyError):  # it ended while we looked
+            parent = table(folder / "status")["PPid"]
+            children[int(parent)].append(int(folder.name))
     tree, found = [root], 0
     while tree:
         pid = tree.pop()
-        found += peaks.get(pid, 0)
         tree += children[pid]
+        with contextlib.suppress(OSError, KeyError):
+            found += int(table(Path(f"/proc/{pid}/smaps_rollup"))["Pss"].split()[0]) * 1024
     return found
+
+
+def table(file: Path) -> dict[str, str]:
+    """The lines "name: value" of a file."""
+    lines = (line.partition(":") for line in file.read_text().splitlines())
+    return {name: value.strip() for name, _, value in lines}

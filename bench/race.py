@@ -15,7 +15,7 @@ from bench.processes import FailedError, Running
 from bench.workloads import Array, Workload
 
 Say = Callable[[str], None]
-# How far from the plain loop a model may be after the first epoch, as a share of the way it went.
+# How far from the plain loop models may be after the first round, as a share of the way they went.
 SAME, SIMILAR = 0.02, 0.3
 
 
@@ -26,8 +26,9 @@ class Score:
     name: str
     seconds: list[float] = field(default_factory=list)
     peak: int = 0  # bytes
-    away: float = float("nan")  # from the plain loop's model, as a share of the way that one went
-    loss: float = float("nan")  # after the first epoch
+    away: float = float("nan")  # from the plain loop's models, as a share of the way those went
+    loss: float = float("nan")  # after the round that is not counted
+    first: float = float("nan")  # seconds of that round
     about: dict[str, str] = field(default_factory=dict)
     trouble: str = ""
 
@@ -61,7 +62,7 @@ def race(
         scores[name].about = runners[name].about
 
     def warm(name: str) -> None:
-        _, models[name] = runners[name].checked(epochs=1)
+        scores[name].first, models[name] = runners[name].checked(workload.warm_epochs)
 
     def turn(name: str) -> None:
         scores[name].seconds.append(runners[name].round(workload.epochs))
@@ -103,13 +104,15 @@ def distance(a: list[Array], b: list[Array]) -> float:
 
 
 def loss(workload: Workload, weights: list[Array]) -> float:
-    """Mean cross-entropy of a model on the samples of the first clients."""
-    net = workload.network().eval()
+    """Mean cross-entropy of the first clients' models on their samples."""
+    net, losses = workload.network().eval(), []
+    parameters = list(net.parameters())
     with torch.no_grad():
-        for parameter, values in zip(net.parameters(), weights, strict=True):
-            parameter.copy_(torch.from_numpy(values))
-        losses = [
-            float(F.cross_entropy(net(torch.from_numpy(x)), torch.from_numpy(y)))
-            for x, y in map(workload.client, range(min(5, workload.clients)))
-        ]
+        for i in range(min(5, workload.clients)):
+            first = workload.group(i) * len(parameters)
+            mine = weights[first : first + len(parameters)]
+            for parameter, values in zip(parameters, mine, strict=True):
+                parameter.copy_(torch.from_numpy(values))
+            x, y = map(torch.from_numpy, workload.client(i))
+            losses.append(float(F.cross_entropy(net(x), y)))
     return statistics.fmean(losses)

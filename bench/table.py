@@ -10,11 +10,11 @@ from pathlib import Path
 import torch
 
 from bench.race import Score
-from bench.workloads import Workload
+from bench.workloads import Study, Workload
 
 HEADER = (
     *("", "s / round", "least", "most", "x plain", "x fastest peer"),
-    *("of the f32 peak", "peak RSS MB", "away from plain", "loss"),
+    *("of the f32 peak", "PSS MB", "away from plain", "loss"),
 )
 OUR_OWN = ("plain", "ours")
 
@@ -80,18 +80,20 @@ def title(workload: Workload) -> str:
     """What a round of it is."""
     w = workload
     return (
-        f"{w.name}: {w.summary}; {w.clients} clients x {w.samples} samples, "
+        f"{w.name}: {w.summary}; {w.who}, "
         f"{w.epochs} epoch{'s' * (w.epochs > 1)}, batch {w.batch} "
         f"({w.steps:,} steps, {w.flops / 1e9:,.0f} GFLOP)"
     )
 
 
-def notes(scores: dict[str, Score]) -> list[str]:
+def notes(workload: Workload, scores: dict[str, Score]) -> list[str]:
     """Who ran how, and who had trouble."""
     lines = []
     for name, s in scores.items():
         if how := s.about.get("how"):
             lines.append(f"{name}: {how}")
+        if isinstance(workload, Study) and s.seconds:
+            lines.append(f"{name}: {s.first:.2f} s for round 0, in which all train, and round 1")
         if s.trouble:
             lines.append(f"{name}: {'FAILED' if not s.seconds else 'DOUBTFUL'}: {s.trouble}")
     return lines
@@ -104,12 +106,12 @@ def text(workload: Workload, scores: dict[str, Score], peak: float) -> str:
     lines = [
         "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
     ]
-    return "\n".join([title(workload), *lines, *notes(scores), ""])
+    return "\n".join([title(workload), *lines, *notes(workload, scores), ""])
 
 
 def markdown(workload: Workload, scores: dict[str, Score], peak: float) -> str:
     """For a page."""
     rows = [list(HEADER), ["---", *["---:"] * (len(HEADER) - 1)], *cells(workload, scores, peak)]
     lines = ["| " + " | ".join(row) + " |" for row in rows]
-    told = [f"- {line}" for line in notes(scores)]
+    told = [f"- {line}" for line in notes(workload, scores)]
     return "\n".join([f"### {title(workload)}", "", *lines, "", *told, *([""] if told else [])])

@@ -16,10 +16,10 @@ from coterie.core.layout import Layout
 from coterie.core.loop import run
 from coterie.core.rng import stream
 from coterie.core.types import State
+from coterie.engines.chain import NotStackableError, Pool, Rectify, chain
 from coterie.engines.choice import Choice, choose
 from coterie.engines.front import Front
 from coterie.engines.stacked import batched, descent
-from coterie.engines.stacked.chain import NotStackableError, Pool, Rectify, chain
 from coterie.engines.stacked.descent import descend
 from coterie.engines.stacked.stack import Stack
 from coterie.methods.fedavg import FedAvg

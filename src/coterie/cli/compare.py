@@ -146,6 +146,9 @@ def lines() -> Listener:
                 say.label("compare", f"{count(event['cells'], 'run')} in {event['folder']}")
             case "already":
                 say.label("run", f"{cell}  done before")
+            case "compiling":
+                for text in progress.outlook(event):
+                    say.note(text)
             case "start" | "resume":
                 for text in [] if told else progress.outlook(event):
                     say.note(text)

@@ -47,6 +47,11 @@ def warning(event: Event) -> str:
             f"cluster {event['cluster']}, not for the {declared} of the samples that it declares "
             "(engine.max_weight_share)"
         )
+    if event["event"] == "alone":
+        return (
+            f"warning round {event['round']}: {event['task']} was done one by one, which is "
+            f"slower, for {some(event['clients'])}: {event['why']}"
+        )
     if event["event"] == "untested":
         return f"warning round {event['round']}: no test samples: {some(event['clients'])}"
     if event["event"] == "unplaced":
@@ -73,8 +78,13 @@ def lines(name: str, event: Event) -> None:
 
 
 def outlook(event: Event) -> list[str]:
-    """What a run that begins is about: its data, its network, who computes; what that will cost."""
+    """What a run that begins is about: its data, its network, who computes; what that will cost.
+
+    Before that, what it waits for.
+    """
     found = {}
+    if event["event"] == "compiling":
+        found["engine"] = event["text"]
     if "data" in event:
         shape, partition = "x".join(map(str, event["shape"])), event["partition"]
         found["data"] = (

@@ -122,6 +122,7 @@ class Reply:
     value: Tensor
     extra: Mapping[str, Tensor] = field(default_factory=dict)
     keep: Mapping[str, Tensor] = field(default_factory=dict)
+    alone: str = ""  # why an engine that serves many at once had to serve this client by itself
 
 
 @dataclass(frozen=True)
@@ -344,3 +345,4 @@ class Asked:
     up: Tensor  # (m,) bytes that came back, 0 for those who did not answer
     rejected: Mapping[int, str] = field(default_factory=dict)  # client -> why its reply was dropped
     seconds: float = 0.0
+    alone: Mapping[int, str] = field(default_factory=dict)  # client -> `Reply.alone`

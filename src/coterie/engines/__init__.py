@@ -2,6 +2,8 @@
 
 front      the federation as methods see it: the same for every engine
 question   what a backend is asked, and the interface that every backend has
+together   tasks that go on side by side: what stacked and compiled have in common
+chain      a network read as a straight line of layers, which both can train
 serial, stacked, compiled, workers, ray, flower      the six backends
 choice     which of them suits an experiment
 
@@ -13,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coterie.core.errors import ConfigError
+from coterie.core.events import Listener, silence
 
 if TYPE_CHECKING:
     from coterie.core.layout import Layout
@@ -41,11 +44,12 @@ def build(
     workers: int = 1,
     address: str | None = None,
     inner: str = "",
+    tell: Listener = silence,
 ) -> Engine:
     """The engine of this name over a population of clients, in so many processes.
 
     `address` is that of a Ray cluster; without one, Ray is started on this machine. `inner` is the
-    engine inside Ray's actors, stacked or compiled.
+    engine inside Ray's actors, stacked or compiled. `tell` hears what takes a while.
     """
     from coterie.engines.front import Front
 
@@ -58,7 +62,7 @@ def build(
         names=population.names,
         public=population.public,
         groups=population.group,
-        backend=backend(name, population, layout, workers, address, inner),
+        backend=backend(name, population, layout, workers, address, inner, tell),
     )
 
 
@@ -69,6 +73,7 @@ def backend(
     workers: int,
     address: str | None,
     inner: str = "",
+    tell: Listener = silence,
 ) -> Backend:
     """Whoever answers the questions of an engine of this name."""
     if name not in ENGINES or name == "auto":
@@ -81,7 +86,7 @@ def backend(
             fix="`coterie serve FILE --certs DIR/server` starts a server, and "
             "`coterie join SERVER --data PATH --certs DIR/clients/NAME` joins it",
         )
-    within = inside(inner or name, population, layout, workers)
+    within = inside(inner or name, population, layout, workers, tell)
     if name == "serial" or (name in ("stacked", "compiled") and workers < 2):
         return within
     from coterie.engines.workers.backend import Workers
@@ -95,7 +100,9 @@ def backend(
     return Workers(within, Processes(workers))
 
 
-def inside(name: str, population: Population, layout: Layout, workers: int) -> Serial:
+def inside(
+    name: str, population: Population, layout: Layout, workers: int, tell: Listener = silence
+) -> Serial:
     """What answers in one process: the engine of this name, or the reference."""
     samples = population[0].x[:4]
     if name == "compiled":
@@ -112,7 +119,7 @@ def inside(name: str, population: Population, layout: Layout, workers: int) -> S
             ) from None
         from coterie.engines.compiled.backend import Compiled
 
-        return Compiled(layout, samples)
+        return Compiled(layout, samples, tell)
     if name in ("stacked", "ray"):
         from coterie.engines.stacked.backend import Stacked
 

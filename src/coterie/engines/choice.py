@@ -14,15 +14,18 @@ from torch import Tensor, nn
 
 from coterie.core.layout import Layout
 from coterie.core.types import Method
+from coterie.engines.chain import NotStackableError, chain
 from coterie.engines.compiled.planning import planned
-from coterie.engines.stacked.chain import NotStackableError, chain
 from coterie.tasks.solver import Solver
 
 WORTH = 0.1  # estimated seconds of a round, above which other processes are worth their start
 # Weights of a dense layer times samples in a mini-batch, above which the libraries' products are
 # faster than ours: fitted on MLPs of 200 to 1,024 units, with AVX2.
 LARGE = 20_000_000
-STEP, RATE = 1.5e-4, 3e10  # seconds of a step's overhead; operations a second of plain PyTorch
+# Seconds of a step's overhead and operations a second, on one core with AVX2: of plain PyTorch, by
+# which the choice is made, and of the engines that do the same otherwise (docs/performance.md).
+PLAIN = (1.5e-4, 3e10)
+PACE = {"stacked": (3e-5, 2.5e10), "compiled": (2e-5, 9e10)}
 
 
 @dataclass(frozen=True)
@@ -85,21 +88,16 @@ def inside_actors(layout: Layout, method: Method, sample: tuple[int, ...]) -> st
 
 
 def work(
-    layout: Layout, method: Method, sizes: Tensor, sample: tuple[int, ...]
+    layout: Layout, method: Method, sizes: Tensor, sample: tuple[int, ...], engine: str = "serial"
 ) -> tuple[int, float]:
     """How many clients a round asks, and roughly how many seconds of one core they train."""
     solver: Solver = getattr(method, "solver", Solver())
     cohort = max(1, round(float(getattr(method, "fraction", 1.0)) * len(sizes)))
-    return cohort, round_seconds(layout, solver, float(sizes.mean()) * cohort, cohort, sample)
-
-
-def round_seconds(
-    layout: Layout, solver: Solver, samples: float, cohort: int, sample: tuple[int, ...]
-) -> float:
-    """A rough estimate of a round's training on one core, one client after another."""
+    overhead, rate = PACE.get(engine, PLAIN)
+    samples = float(sizes.mean()) * cohort
     batch = solver.batch or samples / cohort
     steps = cohort * solver.steps if solver.steps else solver.epochs * samples / batch
-    return steps * (STEP + 6 * batch * products(layout, sample) / RATE)
+    return cohort, steps * (overhead + 6 * batch * products(layout, sample) / rate)
 
 
 def products(layout: Layout, sample: tuple[int, ...]) -> int:

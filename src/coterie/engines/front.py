@@ -157,6 +157,7 @@ class Front:
                 torch.tensor(up, dtype=cohort.dtype),
                 {i: refusal.why for i, refusal in refused.items()},
                 time.perf_counter() - began,
+                {i: answer.alone for i, answer in got.items() if answer.alone},
             )
         )
         self.backend.conclude(question, got.keys(), refused)

@@ -4,19 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 from coterie.core.errors import CoterieError
 from coterie.core.events import Listener
 from coterie.core.types import Asked, Engine, State
 
 
+@dataclass
+class Told:
+    """Of whom something was said already that is said once."""
+
+    untested: set[int] = field(default_factory=set)
+    alone: set[int] = field(default_factory=set)
+    held_back: dict[int, int] = field(default_factory=dict)  # and in which cluster
+
+
 def tell_rejected(asked: Iterable[Asked], names: Sequence[str], say: Listener) -> None:
     """Tell whose answer to which task was not used, and why."""
     for entry in asked:
-        at = entry.round + (entry.purpose == "train")  # a test is of the round that ended
         for i, why in entry.rejected.items():
-            what = {"event": "rejected", "round": at, "client": names[i], "task": entry.task}
-            say({**what, "why": why})
+            at = {"round": round_of(entry), "client": names[i], "task": entry.task}
+            say({"event": "rejected", **at, "why": why})
+
+
+def tell_alone(asked: Iterable[Asked], names: Sequence[str], say: Listener, told: Told) -> None:
+    """Tell whom an engine had to serve one by one, which is slower, and why."""
+    for entry in asked:
+        reasons: dict[str, list[int]] = {}
+        for i, why in entry.alone.items():
+            if i not in told.alone:
+                reasons.setdefault(why, []).append(i)
+        for why, who in reasons.items():
+            told.alone.update(who)
+            at = {"round": round_of(entry), "clients": [names[i] for i in who]}
+            say({"event": "alone", **at, "task": entry.task, "why": why})
+
+
+def round_of(entry: Asked) -> int:
+    """The round that an entry belongs to: a test is of the round that ended."""
+    return entry.round + (entry.purpose == "train")
 
 
 @contextmanager
@@ -44,13 +71,13 @@ def tell_held_back(
     state: State,
     names: Sequence[str],
     say: Listener,
-    told: dict[int, int],
+    told: Told,
 ) -> None:
-    """Tell who counts for less than it declares; `told` has of whom that was said, and where."""
+    """Tell who counts for less than it declares."""
     for i, (declared, counted) in shares.items():
         cluster = int(state.assign[i])
-        if told.get(i) == cluster:
+        if told.held_back.get(i) == cluster:
             continue
-        told[i] = cluster
+        told.held_back[i] = cluster
         what = {"event": "capped", "round": state.round, "client": names[i], "cluster": cluster}
         say({**what, "declared": round(declared, 4), "counted": round(counted, 4)})

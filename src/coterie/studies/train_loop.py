@@ -23,7 +23,14 @@ from coterie.runs.history import History, Row
 from coterie.runs.reading import RunReader
 from coterie.runs.records import RunFolder
 from coterie.studies.result import Result
-from coterie.studies.telling import tell_held_back, tell_rejected, telling, telling_why
+from coterie.studies.telling import (
+    Told,
+    tell_alone,
+    tell_held_back,
+    tell_rejected,
+    telling,
+    telling_why,
+)
 from coterie.tasks.measured import measured
 
 
@@ -92,7 +99,7 @@ def train_loop(
     began = clock = time.perf_counter()
     previous = saved.assign if saved else None
     waiting = torch.empty(0, dtype=torch.long)
-    silent, held = set[int](), dict[int, int]()
+    told = Told()
     clustering = measure.LastFit()
     state, states = saved, run(them.method, fed, plan.rounds, saved)
     if saved:
@@ -107,14 +114,15 @@ def train_loop(
         trained = time.perf_counter()
         if plan.tests_at(state.round):
             known = history if plan.absent else None
-            rows = tested(them, state, known, say, silent, plan.metrics) + rows
+            rows = tested(them, state, known, say, told, plan.metrics) + rows
         history.rows += rows
         if folder:
             folder.record(state, rows, names, truth, kind)
             if plan.saves_at(state.round):
                 folder.checkpoint(state, fed.memories(), facts or {})
         tell_rejected(asked, names, say)
-        tell_held_back(fed.held_back(asked, state), state, names, say, held)
+        tell_alone(asked, names, say, told)
+        tell_held_back(fed.held_back(asked, state), state, names, say, told)
         if len(state.unplaced) and not torch.equal(state.unplaced, waiting):
             waiting = state.unplaced
             who = [names[i] for i in waiting.tolist()]
@@ -177,21 +185,21 @@ def tested(
     state: State,
     before: History | None,
     say: Listener,
-    silent: set[int],
+    told: Told,
     asked: Sequence[str],
 ) -> list[Row]:
     """The rows of a test of every client; a test is not traffic, so the ledger forgets it.
 
-    `silent` are those of whom it was told already that they have nothing to test, `asked` the
-    metrics beside accuracy and loss.
+    `asked` are the metrics beside accuracy and loss.
     """
     fed, names = them.fed, them.fed.names
     with telling(fed, say):
         scores = evaluate(them.method, state, fed, measured(them.method.score, asked))
     tell_rejected(fed.ledger, names, say)
+    tell_alone(fed.ledger, names, say, told)
     fed.ledger.clear()
-    if new := set(scores.untested) - silent:
-        silent |= new
+    if new := set(scores.untested) - told.untested:
+        told.untested |= new
         who = [names[i] for i in sorted(new)]
         say({"event": "untested", "round": state.round, "clients": who})
     how = names, fed.sizes, kind_of(them.method), before

@@ -175,32 +175,35 @@ def simulation(
         return Gathered(
             method,
             population,
-            engines.build(who.name, population, layout, seed, who.workers, address, who.inner),
+            engines.build(
+                *(who.name, population, layout, seed, who.workers, address, who.inner), tell=say
+            ),
             engine=str(who),
             notes={
                 "engine": who.name,
                 "workers": who.workers,
                 **({"inner": who.inner} if who.inner else {}),
             },
-            about={**outlook(method, population, layout, who.workers), **(about or {})},
+            about={**outlook(method, population, layout, who), **(about or {})},
             afterwards=afterwards,
         )
 
     return gather
 
 
-def outlook(method: Method, population: Population, layout: Layout, workers: int) -> dict[str, Any]:
+def outlook(method: Method, population: Population, layout: Layout, who: Choice) -> dict[str, Any]:
     """What a run will be like: its samples, and roughly the bytes and seconds of a round.
 
     The bytes go each way, if whole models travel.
     """
-    cohort, seconds = work(layout, method, population.sizes, population.shape)
+    engine = who.inner or who.name
+    cohort, seconds = work(layout, method, population.sizes, population.shape, engine)
     return {
         "samples": int(population.sizes.sum()),
         "shape": list(population.shape),
         "classes": population.classes,
         "round_bytes": cohort * layout.initial.nbytes,
-        "round_seconds": round(seconds / max(1, workers), 3),
+        "round_seconds": round(seconds / max(1, who.workers), 3),
     }
 
 

@@ -8,20 +8,23 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from coterie.core.events import Listener, silence
 from coterie.core.layout import Layout
+from coterie.engines.chain import NotStackableError
 from coterie.engines.compiled.host import NotCompilableError
 from coterie.engines.compiled.network import Gradients, Network
 from coterie.engines.compiled.objects import machine
 from coterie.engines.compiled.planning import planned
-from coterie.engines.question import Portion, Question
-from coterie.engines.serial import Serial
-from coterie.engines.stacked.backend import Stacked
-from coterie.engines.stacked.chain import NotStackableError
+from coterie.engines.together import Together
 from coterie.tasks.solver import Descent
-from coterie.tasks.steps import Forward, SteppedTask
+
+COMPILING = {
+    "event": "compiling",
+    "text": "training is compiled for this network: once, it is kept for the next run",
+}
 
 
-class Compiled(Stacked):
+class Compiled(Together):
     """Clients train one after another, by code that is compiled for their network.
 
     Within rounding it is `Serial`, with the same bits for any number of workers. A network that it
@@ -30,41 +33,28 @@ class Compiled(Stacked):
 
     together = 500  # test samples in one portion: a large one is no faster, small ones share out
 
-    def __init__(self, layout: Layout, samples: Tensor) -> None:
-        """`samples` are a few of any client, on which the code is tried out."""
-        self.layout, self.workers, self.layers = layout, 1, None
+    def __init__(self, layout: Layout, samples: Tensor, tell: Listener = silence) -> None:
+        """`samples` are a few of any client, on which the code is tried out.
+
+        If there is something to compile, `tell` hears it before.
+        """
+        super().__init__(layout)
         try:
             made = planned(layout, tuple(samples.shape[1:]))
-            code, new = machine(made)
+            code = machine(made, announce=lambda: tell(COMPILING))[0]
             self.network = Network(made, code)
             agree(self.network, layout, samples)
-            self.layers = []  # known, and of no more use
+            self.known = True
         except NotStackableError as why:
             self.notes = (f"clients train one after another, not compiled: {why}",)
-        else:
-            if new:
-                self.notes = (
-                    "training was compiled for this network, and is kept for the next run",
-                )
-
-    def portions(self, question: Question) -> list[Portion]:
-        """Whoever trains does so alone; for tests, the clients of a model."""
-        if isinstance(question.task, SteppedTask) and question.task.trains:
-            return Serial.portions(self, question)
-        return super().portions(question)
 
     def train(self, descents: Sequence[Descent]) -> list[tuple[Tensor, int]]:
         """One after another."""
         return [self.network.train(descent, self.layout) for descent in descents]
 
-    def read(self, forwards: Sequence[Forward]) -> list[Tensor]:
-        """Every sample once, though several clients may be tested on it."""
-        if self.layers is None:
-            return super().read(forwards)
-        sets = {f.x.data_ptr(): f.x for f in forwards}
-        answers = self.network.read(forwards[0].row, list(sets.values()))
-        said = dict(zip(sets, answers, strict=True))
-        return [said[f.x.data_ptr()] for f in forwards]
+    def logits(self, row: Tensor, sets: Sequence[Tensor]) -> Sequence[Tensor]:
+        """(N, K) for each of some sets of samples."""
+        return self.network.read(row, sets) if self.known else super().logits(row, sets)
 
 
 def agree(network: Network, layout: Layout, x: Tensor) -> None:

@@ -7,7 +7,7 @@ from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
-from coterie.engines.stacked.chain import NotStackableError
+from coterie.engines.chain import NotStackableError
 
 NEEDS = ("avx2", "fma")
 

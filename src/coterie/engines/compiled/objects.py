@@ -70,13 +70,16 @@ class Machine:
         return Machine, (self.code,)
 
 
-def machine(plan: Plan, folder: Path | None = None) -> tuple[Machine, bool]:
-    """The code of a plan, and whether it had to be compiled now."""
+def machine(
+    plan: Plan, folder: Path | None = None, announce: Callable[[], object] = bool
+) -> tuple[Machine, bool]:
+    """The code of a plan, and whether it had to be compiled now: that is announced before."""
     check_machine()
     folder = user_cache() / "compiled" if folder is None else folder
     file = folder / f"{name(plan)}.o"
     if code := kept(file):
         return Machine(code), False
+    announce()
     from coterie.engines.compiled.program import Program
 
     code = compiled(str(Program(plan)))

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coterie.engines import chain
+from coterie.engines.chain import Layer
 from coterie.engines.compiled.convolution import Convolution, Frame, up
 from coterie.engines.compiled.dense import Dense
 from coterie.engines.compiled.host import NotCompilableError
 from coterie.engines.compiled.pooling import Mean
-from coterie.engines.stacked import chain
-from coterie.engines.stacked.chain import Layer
 
 Kernel = Dense | Convolution | Mean
 

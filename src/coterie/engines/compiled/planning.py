@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from coterie.core.layout import Layout
+from coterie.engines.chain import chain
 from coterie.engines.compiled.host import NotCompilableError, check_machine
-from coterie.engines.stacked.chain import chain
 
 if TYPE_CHECKING:
     from coterie.engines.compiled.plan import Plan

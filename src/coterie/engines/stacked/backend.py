@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from math import prod
-from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from coterie.core.client import Client
 from coterie.core.layout import Layout
-from coterie.core.types import Reply
+from coterie.engines.chain import Convolution, Layer, NotStackableError, Pool, chain
 from coterie.engines.question import Portion, Question
-from coterie.engines.serial import Serial, blaming
-from coterie.engines.stacked.chain import Convolution, Layer, NotStackableError, Pool, chain
 from coterie.engines.stacked.descent import descend
 from coterie.engines.stacked.stack import Stack
+from coterie.engines.together import Together
 from coterie.tasks.solver import Descent
-from coterie.tasks.steps import Forward, SteppedTask, Work
 
-Together = Callable[[Any], list[Any]]
-TOGETHER = 2048  # test samples that are read in one go
 # Fitted on logistic regression, MLPs, LeNet-5 and a CNN of 16-32 channels, on one core with AVX2
 # and 1 MB of its own cache.
 CACHE = 6_000_000  # bytes that a stack may touch in one step and still be fast
@@ -30,103 +24,38 @@ GATHERED = 8_000_000  # bytes of a client's fields, above which a client goes al
 CHANNELS = 256  # in x out of a convolution, from which PyTorch's own is as fast for one client
 
 
-class Stacked(Serial):
+class Stacked(Together):
     """Clients train side by side, in one set of operations. Within rounding it is `Serial`.
 
     A network that is no straight line of layers it knows is trained one client after another, as
     `Serial` does it, and `notes` says so.
     """
 
-    together = TOGETHER
-
     def __init__(self, layout: Layout, samples: Tensor, *, workers: int = 1) -> None:
         """`samples` are a few of any client, on which the layers are tried out."""
-        self.layout = layout
+        super().__init__(layout)
         self.workers = workers  # how many of it there are, so that each gets its share of a cohort
-        self.layers: list[Layer] | None = None
+        self.layers: list[Layer] = []
         try:
-            layers = chain(layout)
-            self.outputs = agree(layers, layout, samples)
-            self.layers = layers
+            self.layers = chain(layout)
+            self.outputs = agree(self.layers, layout, samples)
+            self.known = True
         except NotStackableError as why:
             self.notes = (f"clients train one after another, not stacked: {why}",)
 
-    def portions(self, question: Question) -> list[Portion]:
-        """As many stacks as there are workers, or a multiple; for tests, the clients of a model."""
+    def trainings(self, question: Question) -> list[Portion]:
+        """As many stacks as there are workers, or a multiple."""
         solver, m = question.task.trains, len(question.cohort)
-        if not isinstance(question.task, SteppedTask) or (solver and self.layers is None):
-            return super().portions(question)
-        if solver is None:
-            return readings(question, self.together)
-        if not m:
-            return []
+        if solver is None or not self.known or not m:
+            return super().trainings(question)
         order = question.sizes.argsort(descending=True, stable=True).tolist()
         sample, batch = question.clients[0].x.shape[1:], solver.batch or int(question.sizes.max())
-        wide = widest(self.layers or [], sample, batch, self.layout.size)
+        wide = widest(self.layers, sample, batch, self.layout.size)
         count = min(m, -(-m // (wide * self.workers)) * self.workers)
         return [sorted(order[i::count]) for i in range(count)]
 
-    def answer(self, question: Question, places: Sequence[int]) -> list[Reply]:
-        """All of them at once: their tasks go on together, from one piece of work to the next."""
-        task = question.task
-        if not isinstance(task, SteppedTask):
-            return super().answer(question, places)
-        clients = [question.client(j) for j in places]
-        tasks = [
-            task.stepwise(client, *question.payload(j), self.layout, question.stream(j))
-            for client, j in zip(clients, places, strict=True)
-        ]
-        replies: dict[int, Reply] = {}
-        results: dict[int, Any] = dict.fromkeys(range(len(tasks)))
-        while results:
-            wanted: dict[int, Work] = {}
-            for c, result in results.items():
-                with blaming(clients[c], question):
-                    try:
-                        wanted[c] = tasks[c].send(result)
-                    except StopIteration as end:
-                        replies[c] = end.value
-            results = self.work(wanted, clients, question)
-        return [replies[c] for c in range(len(tasks))]
-
-    def work(
-        self, wanted: dict[int, Work], clients: Sequence[Client], question: Question
-    ) -> dict[int, Any]:
-        """What each task wants done: trainings stacked, readings of one model in one go."""
-        done: dict[int, Any] = {}
-        for group, together in self.groups(wanted):
-            works = [wanted[c] for c in group]
-            drawn = [w.rng.get_state() for w in works if isinstance(w, Descent)]
-            try:
-                done.update(zip(group, together(works), strict=True))
-            except (RuntimeError, ValueError, IndexError):  # whose data is it? ask one by one
-                for work, draws in zip(works, drawn, strict=False):
-                    cast(Descent, work).rng.set_state(draws)
-                for c in group:
-                    with blaming(clients[c], question):
-                        done[c] = wanted[c].run_single(self.layout)
-        return {c: done[c] for c in wanted}
-
-    def groups(self, wanted: dict[int, Work]) -> list[tuple[list[int], Together]]:
-        """Who can be served together, and how."""
-        found: dict[tuple[object, ...], list[int]] = {}
-        for c, work in wanted.items():
-            key: tuple[object, ...] = (None, c)
-            if isinstance(work, Descent) and self.layers is not None:
-                key = Descent, work.solver, work.train, work.client.x.shape[1:]
-            elif isinstance(work, Forward):
-                key = Forward, work.row.data_ptr(), work.x.shape[1:]
-            found.setdefault(key, []).append(c)
-        how: dict[object, Together] = {Descent: self.train, Forward: self.read}
-        return [(group, how.get(kind, self.each)) for (kind, *_), group in found.items()]
-
-    def each(self, works: Sequence[Work]) -> list[Any]:
-        """One after another, as the reference does it."""
-        return [work.run_single(self.layout) for work in works]
-
     def train(self, descents: Sequence[Descent]) -> list[tuple[Tensor, int]]:
         """A stack at a time, no wider than its largest mini-batch allows."""
-        assert self.layers is not None
         sample = descents[0].client.x.shape[1:]
         batch = descents[0].solver.batch or max(len(d.client) for d in descents)
         alone = goes_alone(self.layers, sample, batch)
@@ -142,31 +71,6 @@ class Stacked(Serial):
                 channels_last=alone,
             )
         ]
-
-    def read(self, forwards: Sequence[Forward]) -> list[Tensor]:
-        """Every sample once, though several clients may be tested on it."""
-        sets = {f.x.data_ptr(): f.x for f in forwards}
-        x = torch.cat(list(sets.values())) if len(sets) > 1 else forwards[0].x
-        if x.ndim == 4:
-            x = x.to(memory_format=torch.channels_last)
-        logits = self.layout.predict(forwards[0].row, x)
-        parts = dict(zip(sets, logits.split([len(s) for s in sets.values()]), strict=True))
-        return [parts[f.x.data_ptr()] for f in forwards]
-
-
-def readings(question: Question, together: int) -> list[Portion]:
-    """Clients who hold one model together, a number of test samples at a time."""
-    held = question.state.assign[question.cohort]
-    portions: list[Portion] = []
-    room, last = 0, -2
-    for j in held.argsort(stable=True).tolist():
-        i, model = int(question.cohort[j]), int(held[j])
-        if model != last or room <= 0:
-            portions.append([])
-            room, last = together, model
-        portions[-1].append(j)
-        room -= len(question.clients[i].y_test)
-    return portions
 
 
 def convolutions(
@@ -202,7 +106,7 @@ def widest(layers: Sequence[Layer], shape: Sequence[int], batch: int, size: int)
 
     Like `goes_alone` it is a function of shapes alone, never of a clock.
 
-    >>> from coterie.engines.stacked.chain import Dense
+    >>> from coterie.engines.chain import Dense
     >>> widest([Dense(slice(0), None, (10, 784))], (784,), batch=32, size=7850)
     20
     >>> widest([Dense(slice(0), None, (200, 784))], (784,), batch=10, size=199_210)

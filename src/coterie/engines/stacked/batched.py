@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from coterie.engines.stacked.chain import Convolution, Dense
+from coterie.engines.chain import Convolution, Dense
 from coterie.engines.stacked.single_client import Pooling
 
 aten = torch.ops.aten

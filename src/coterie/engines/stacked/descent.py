@@ -9,7 +9,7 @@ from torch import Tensor
 
 from coterie.core.client import Client
 from coterie.core.layout import Layout
-from coterie.engines.stacked.chain import Layer
+from coterie.engines.chain import Layer
 from coterie.engines.stacked.stack import Stack
 from coterie.tasks.solver import Batch, Descent, Pass
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from coterie.engines.stacked.chain import Convolution, Pool
+from coterie.engines.chain import Convolution, Pool
 
 aten = torch.ops.aten
 

@@ -8,8 +8,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from coterie.engines.chain import Convolution, Dense, Flatten, Layer, Pool, Rectify
 from coterie.engines.stacked import batched, single_client
-from coterie.engines.stacked.chain import Convolution, Dense, Flatten, Layer, Pool, Rectify
 
 
 class Operation(Protocol):

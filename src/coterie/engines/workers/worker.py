@@ -83,6 +83,7 @@ class Answers:
     value: Slot
     extra: dict[str, Slot]
     keep: list[dict[str, Slot]]
+    alone: list[str]  # why each was answered by itself; mostly nothing
 
     @classmethod
     def of(cls, replies: Sequence[Reply], buffer: Buffer) -> Answers:
@@ -91,7 +92,8 @@ class Answers:
             name: buffer.put_rows([r.extra[name] for r in replies]) for name in replies[0].extra
         }
         value = buffer.put_rows([r.value for r in replies])
-        return cls(value, extra, [buffer.put_all(r.keep) for r in replies])
+        keep = [buffer.put_all(r.keep) for r in replies]
+        return cls(value, extra, keep, [r.alone for r in replies])
 
     def open(self, buffer: Buffer) -> list[Reply]:
         """Copy them: the buffer will be used again. What is kept is kept client by client."""
@@ -102,8 +104,9 @@ class Answers:
                 value[j],
                 {name: rows[j] for name, rows in extra.items()},
                 {name: t.clone() for name, t in buffer.see_all(slots).items()},
+                alone,
             )
-            for j, slots in enumerate(self.keep)
+            for j, (slots, alone) in enumerate(zip(self.keep, self.alone, strict=True))
         ]
 
 

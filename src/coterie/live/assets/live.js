@@ -155,6 +155,7 @@
       return [...parts, `${e.seconds.toFixed(2)} s`].join("  ");
     }
     if (e.event === "rejected") return `round ${e.round}: client ${e.client} was left out, ${e.why}`;
+    if (e.event === "alone") return `round ${e.round}: ${e.task} one by one, which is slower, for ${e.clients.join(", ")}: ${e.why}`;
     if (e.event === "unplaced") return `round ${e.round}: without a model yet: ${e.clients.join(", ")}`;
     if (e.event === "start") return `${e.method.split("(")[0]}, ${e.clients} clients, ${e.rounds} rounds`;
     if (e.event === "resume") return `goes on after round ${e.round} of ${e.rounds}`;

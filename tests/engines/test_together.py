@@ -1,0 +1,143 @@
+"""What the fast engines have in common: nobody waits, or is served slower, without a word."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import coterie as ct
+from coterie.cli import progress
+from coterie.core.events import Event
+from coterie.core.layout import Layout
+from coterie.core.types import State
+from coterie.engines.compiled.host import NotCompilableError, check_machine
+from coterie.tasks.score import Score
+from coterie.tasks.solver import Descent
+from coterie.tasks.train import Train
+from tests.tiny import clients, compiled, federation, network, pooled, stacked
+
+try:
+    check_machine()
+except NotCompilableError as why:
+    pytest.skip(str(why), allow_module_level=True)
+
+from coterie.engines.compiled import objects
+from coterie.engines.compiled.backend import Compiled
+from coterie.engines.compiled.network import Network, UnfitError
+from coterie.engines.stacked.backend import Stacked
+
+
+@pytest.fixture
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(objects, "user_cache", lambda: tmp_path)
+
+
+def population() -> ct.Population:
+    return ct.Population.of({c.name: (c.x, c.y, c.x_test, c.y_test) for c in clients(4)})
+
+
+@pytest.mark.usefixtures("empty_cache")
+def test_that_something_is_compiled_is_told_before_and_only_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    heard: list[str] = []
+    real = objects.compiled
+
+    def compiling(text: str) -> bytes:
+        heard.append("compiled")
+        return real(text)
+
+    monkeypatch.setattr(objects, "compiled", compiling)
+    for _ in range(2):
+        Compiled(Layout(network()), clients(1)[0].x, lambda event: heard.append(event["event"]))
+    assert heard == ["compiling", "compiled"]
+
+
+@pytest.mark.usefixtures("empty_cache")
+def test_a_run_that_compiles_says_so_first_and_warns_of_nothing() -> None:
+    told: list[Event] = []
+    for _ in range(2):
+        ct.fit("fedavg", population(), network(), rounds=0, engine="compiled", on_event=told.append)
+    kinds = [event["event"] for event in told]
+    assert kinds[:2] == ["compiling", "start"]
+    assert kinds.count("compiling") == 1
+    assert "warning" not in kinds
+    assert progress.outlook(told[0]) == [
+        "engine  training is compiled for this network: once, it is kept for the next run"
+    ]
+    assert not progress.warning(told[0])
+
+
+@pytest.fixture
+def odd(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Client 1 is one that no fast engine takes."""
+    train, stack = Network.train, Stacked.train
+
+    def refuse(descents: list[Descent]) -> None:
+        if any(d.client.name == "1" for d in descents):
+            descents[0].rng.manual_seed(5)  # what was drawn before does not count
+            raise UnfitError("odd")
+
+    def compiled_train(self: Network, descent: Descent, layout: Layout) -> Any:
+        refuse([descent])
+        return train(self, descent, layout)
+
+    def stacked_train(self: Stacked, descents: list[Descent]) -> Any:
+        refuse(descents)
+        return stack(self, descents)
+
+    monkeypatch.setattr(Network, "train", compiled_train)
+    monkeypatch.setattr(Stacked, "train", stacked_train)
+
+
+@pytest.mark.usefixtures("odd")
+@pytest.mark.parametrize("engine", ["compiled", "compiled in processes", "stacked"])
+def test_who_is_served_alone_gets_what_serial_gives_and_is_named(engine: str) -> None:
+    fed = federation(kind=stacked if engine == "stacked" else compiled)
+    if "processes" in engine:
+        fed = pooled(fed)
+    truth, task = federation(), Train()
+    state = State.shared(fed.layout.initial, 8)
+    with fed:
+        got, want = (f.at(0).ask(f.clients, task, state).values for f in (fed, truth))
+    assert torch.equal(got[1], want[1])
+    torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+    [entry] = fed.ledger
+    assert entry.alone[1] == "UnfitError: odd"
+    assert set(entry.alone) == ({1} if engine != "stacked" else set(range(8)))
+    assert not truth.ledger[0].alone
+
+
+@pytest.mark.usefixtures("odd")
+def test_a_run_tells_once_who_is_served_alone() -> None:
+    told: list[Event] = []
+    people = population()
+    method = ct.FedAvg(fraction=1.0)
+    ct.fit(method, people, network(), rounds=3, engine="compiled", on_event=told.append)
+    [said] = [event for event in told if event["event"] == "alone"]
+    assert said == {
+        "event": "alone",
+        "round": 1,
+        "clients": ["1"],
+        "task": "Train",
+        "why": "UnfitError: odd",
+    }
+    assert "Train was done one by one, which is slower, for 1: UnfitError: odd" in (
+        progress.warning(said)
+    )
+
+
+def test_a_test_that_is_read_alone_is_told_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    fed, truth = federation(kind=compiled), federation()
+
+    def refuse(*_: object) -> None:
+        raise UnfitError("odd")
+
+    monkeypatch.setattr(Network, "read", refuse)
+    state = State.shared(fed.layout.initial, 8)
+    got, want = (f.at(0).ask(f.clients, Score(), state).values for f in (fed, truth))
+    torch.testing.assert_close(got, want)
+    assert set(fed.ledger[0].alone) == set(range(8))
