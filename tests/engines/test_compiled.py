@@ -95,7 +95,21 @@ def agrees(
     said = mine.read(start, [client.x])[0]
     truth = exact.predict(start.double(), client.x.double())
     torch.testing.assert_close(said.double(), truth, rtol=1e-4, atol=1e-5)
+    keeps_order(mine, layout.size)
     guard.check()
+
+
+def keeps_order(mine: Network, size: int) -> None:
+    """A row comes into the kernels' order and back, and nothing beside it is touched."""
+    outside = Guard(room=0)
+    row, again = (torch.from_numpy(outside("array", size)) for _ in range(2))
+    row.copy_(torch.arange(size))
+    w = mine.workspace(1).row("w")
+    mine.machine.arrange(row.data_ptr(), w.ctypes.data)
+    assert w.tolist() == mine.plan.order.tolist()
+    mine.machine.restore(w.ctypes.data, again.data_ptr())
+    assert torch.equal(again, row)
+    outside.check()
 
 
 # -- shapes ---------------------------------------------------------------------------------------

@@ -141,17 +141,20 @@ class Network:
 
     def fill(self, space: Workspace, name: str, row: Tensor | None) -> None:
         """Put a row into the kernels' order; None is zero."""
-        to = torch.from_numpy(space.row(name))
+        to = space.row(name)
         if row is None:
-            to.zero_()
-        else:
-            if row.shape != to.shape or row.dtype != to.dtype:
-                raise UnfitError(f"{name} is {tuple(row.shape)} of {row.dtype}")
-            torch.index_select(row, 0, self.order, out=to)
+            to.fill(0)
+            return
+        if row.shape != to.shape or row.dtype != torch.float32 or row.device.type != "cpu":
+            raise UnfitError(f"{name} is {tuple(row.shape)} of {row.dtype}")
+        row = row.contiguous()
+        self.machine.arrange(row.data_ptr(), to.ctypes.data)
 
     def row(self, space: Workspace) -> Tensor:
         """What was trained, in PyTorch's order."""
-        return torch.from_numpy(space.row("w")).index_select(0, self.back)
+        row = torch.empty(self.plan.size)
+        self.machine.restore(space.row("w").ctypes.data, row.data_ptr())
+        return row
 
     def stepwise(
         self, descent: Descent, layout: Layout, learns: NDArray[np.int64]

@@ -29,6 +29,8 @@ SIGNATURES: dict[str, list[Any]] = {
     "train": [POINTER] * 7 + [INT] + [POINTER] * 2,
     "gradient": [POINTER] * 5 + [INT, POINTER],
     "read": [POINTER] * 4 + [INT, POINTER],
+    "arrange": [POINTER] * 2,
+    "restore": [POINTER] * 2,
 }
 
 
@@ -54,6 +56,8 @@ class Machine:
     train: Callable[..., None]
     gradient: Callable[..., None]
     read: Callable[..., None]
+    arrange: Callable[..., None]
+    restore: Callable[..., None]
 
     def __init__(self, code: bytes) -> None:
         check_machine()

@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 
 from coterie.engines import chain
 from coterie.engines.chain import Layer
+from coterie.engines.compiled import order as orders
 from coterie.engines.compiled.convolution import Convolution, Frame, up
 from coterie.engines.compiled.dense import Dense
 from coterie.engines.compiled.host import NotCompilableError
+from coterie.engines.compiled.order import Turn
 from coterie.engines.compiled.pooling import Mean
 
 Kernel = Dense | Convolution | Mean
@@ -39,6 +41,7 @@ class Stage:
     bias: int = 0
     places: tuple[slice, ...] = ()  # of its tensors in a row: weight, and bias if it has one
     tensors: tuple[int, ...] = ()  # their numbers, from the first stage on
+    turn: Turn | None = None  # how the weight comes into the kernels' order
 
     @property
     def leaves(self) -> int:
@@ -123,6 +126,7 @@ def walk(
     while left:
         layer = left.pop(0)
         kernel: Any
+        turn = None
         match layer:
             case chain.Flatten():
                 if first or frame is None:
@@ -132,10 +136,12 @@ def walk(
             case chain.Dense(shape=(o, i)) if flat == i:
                 kernel = Dense(i, o, layer.bias is not None, first)
                 if frame is None:
+                    turn = orders.dense(i, o)
                     permute(layer.weight, order, (o, i), "oi->io")
                 else:
-                    places = (o, frame.channels, frame.height, frame.width)
-                    permute(layer.weight, order, places, "ochw->hwco")
+                    sides = (frame.height, frame.width)
+                    turn = orders.dense_behind_image(frame.channels, prod(sides), o)
+                    permute(layer.weight, order, (o, frame.channels, *sides), "ochw->hwco")
                 frame, flat = None, o
             case chain.Convolution() if frame is not None:
                 window = 0
@@ -143,6 +149,7 @@ def walk(
                     case [chain.Pool(mean=False, size=window)]:
                         left.pop(0)
                 kernel = convolution(layer, frame, window, rim(left))
+                turn = orders.convolution(layer.shape[1], prod(layer.shape[2:]), layer.shape[0])
                 permute(layer.weight, order, layer.shape, "ochw->ohwc")
                 frame = kernel.out
             case chain.Pool(mean=True, size=k) if frame is not None and not first:
@@ -154,7 +161,7 @@ def walk(
         relu = bool(left) and isinstance(left[0], chain.Rectify)
         while left and isinstance(left[0], chain.Rectify):
             left.pop(0)
-        yield stage(kernel, layer, relu, numbering)
+        yield stage(kernel, layer, relu, numbering, turn)
         numbering, first = numbering + len(slices(layer)), False
 
 
@@ -165,12 +172,12 @@ def slices(layer: Layer) -> list[slice]:
     return [s for s in (layer.weight, layer.bias) if s is not None]
 
 
-def stage(kernel: Kernel, layer: Layer, relu: bool, numbering: int) -> Stage:
+def stage(kernel: Kernel, layer: Layer, relu: bool, numbering: int, turn: Turn | None) -> Stage:
     """A layer's kernels with the places of its numbers."""
     mine = slices(layer)
     starts = [s.start for s in mine] + [0, 0]
     tensors = tuple(range(numbering, numbering + len(mine)))
-    return Stage(kernel, relu, starts[0], starts[1], tuple(mine), tensors)
+    return Stage(kernel, relu, starts[0], starts[1], tuple(mine), tensors, turn)
 
 
 def rim(left: Sequence[Layer]) -> tuple[int, int]:

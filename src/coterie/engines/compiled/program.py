@@ -8,7 +8,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from coterie.engines.compiled import activation, pooling, samples
+from coterie.engines.compiled import activation, order, pooling, samples
 from coterie.engines.compiled import step as steps
 from coterie.engines.compiled.convolution import Convolution
 from coterie.engines.compiled.dense import Dense
@@ -40,6 +40,7 @@ GRADIENT = {
     "count": "int",
     "learns": "ints",
 }
+ORDER = {"row": "array", "w": "array"}
 READ = {"buffers": "arrays", "w": "array", "x": "array", "order": "ints", "n": "int", "y": "array"}
 
 
@@ -63,6 +64,8 @@ class Program:
         self.define("train", TRAIN, self.write_train, public=True)
         self.define("gradient", GRADIENT, self.write_gradient, public=True)
         self.define("read", READ, self.write_read, public=True)
+        self.define("arrange", ORDER, partial(self.write_order, back=False), public=True)
+        self.define("restore", ORDER, partial(self.write_order, back=True), public=True)
 
     def __str__(self) -> str:
         return str(self.module)
@@ -268,6 +271,17 @@ class Program:
         f.call(self.forward, buffers, w, x, order, count)
         batch = (buffers, w, x, order, count, labels, learns)
         f.call(self.backward, *batch, beside, gradient, *nothing)
+
+    def write_order(self, f: Function, back: bool) -> None:
+        """A row from PyTorch's order into the kernels', or back."""
+        source, target = f.arguments
+        for stage in self.plan.stages:
+            for n, place in enumerate(stage.places):
+                x, y = source.start(place.start), target.start(place.start)
+                if n or stage.turn is None:
+                    order.copy(f, x, y, place.stop - place.start)
+                else:
+                    (stage.turn.back if back else stage.turn).write(f, x, y)
 
     def write_read(self, f: Function) -> None:
         """The logits of n samples."""
