@@ -6,7 +6,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
@@ -76,11 +76,15 @@ def train(message: Message, context: Context) -> Message:
     state = net.state_dict()
     if config.get("head"):  # the last layer is all that is wanted
         state = dict(list(state.items())[-2:])
-    answer = {
-        "arrays": ArrayRecord(state),
-        "metrics": MetricRecord({"num-examples": len(y)}),
-    }
-    return Message(RecordDict(answer), reply_to=message)
+    return Message(
+        RecordDict(
+            {
+                "arrays": ArrayRecord(state),
+                "metrics": MetricRecord({"num-examples": len(y)}),
+            }
+        ),
+        reply_to=message,
+    )
 
 
 @client.evaluate()
@@ -88,8 +92,8 @@ def evaluate(message: Message, context: Context) -> Message:
     """How a client's test goes."""
     config, i, net = asked(message, context)
     right, loss = score(net, *tests(config["workload"], i))
-    numbers = {"accuracy": right, "loss": loss}
-    return Message(RecordDict({"metrics": MetricRecord(numbers)}), reply_to=message)
+    numbers = MetricRecord({"accuracy": right, "loss": loss})
+    return Message(RecordDict({"metrics": numbers}), reply_to=message)
 
 
 @client.query()
@@ -143,7 +147,7 @@ class FlowerStudy:
         self.clients = {node: i for i, node in self.nodes.items()}
 
     def ask(
-        self, kind: str, models: dict[int, State], **config: int
+        self, kind: str, models: Mapping[int, State], **config: int
     ) -> dict[int, tuple[State, MetricRecord]]:
         """What each client answers who is sent a model: arrays and numbers."""
         told = ConfigRecord({"workload": self.study.name, "round": self.done, **config})
