@@ -28,6 +28,12 @@ def tell_rejected(asked: Iterable[Asked], names: Sequence[str], say: Listener) -
             say({"event": "rejected", **at, "why": why})
 
 
+def tell_asked(asked: Sequence[Asked], names: Sequence[str], say: Listener, told: Told) -> None:
+    """Tell what is out of the ordinary in what was asked."""
+    tell_rejected(asked, names, say)
+    tell_alone(asked, names, say, told)
+
+
 def tell_alone(asked: Iterable[Asked], names: Sequence[str], say: Listener, told: Told) -> None:
     """Tell whom an engine had to serve one by one, which is slower, and why."""
     for entry in asked:

@@ -23,14 +23,7 @@ from coterie.runs.history import History, Row
 from coterie.runs.reading import RunReader
 from coterie.runs.records import RunFolder
 from coterie.studies.result import Result
-from coterie.studies.telling import (
-    Told,
-    tell_alone,
-    tell_held_back,
-    tell_rejected,
-    telling,
-    telling_why,
-)
+from coterie.studies.telling import Told, tell_asked, tell_held_back, telling, telling_why
 from coterie.tasks.measured import measured
 
 
@@ -120,8 +113,7 @@ def train_loop(
             folder.record(state, rows, names, truth, kind)
             if plan.saves_at(state.round):
                 folder.checkpoint(state, fed.memories(), facts or {})
-        tell_rejected(asked, names, say)
-        tell_alone(asked, names, say, told)
+        tell_asked(asked, names, say, told)
         tell_held_back(fed.held_back(asked, state), state, names, say, told)
         if len(state.unplaced) and not torch.equal(state.unplaced, waiting):
             waiting = state.unplaced
@@ -195,8 +187,7 @@ def tested(
     fed, names = them.fed, them.fed.names
     with telling(fed, say):
         scores = evaluate(them.method, state, fed, measured(them.method.score, asked))
-    tell_rejected(fed.ledger, names, say)
-    tell_alone(fed.ledger, names, say, told)
+    tell_asked(fed.ledger, names, say, told)
     fed.ledger.clear()
     if new := set(scores.untested) - told.untested:
         told.untested |= new
