@@ -86,6 +86,7 @@ if TYPE_CHECKING:  # every public name, once: for type checkers, and below for w
     from coterie.methods.fedavg import FedProx as FedProx
     from coterie.methods.fedbabu import FedBABU as FedBABU
     from coterie.methods.fedclust import FedClust as FedClust
+    from coterie.methods.feddrift import FedDrift as FedDrift
     from coterie.methods.feddsmic import FedDS as FedDS
     from coterie.methods.feddsmic import FedDSMIC as FedDSMIC
     from coterie.methods.fedem import FedEM as FedEM

@@ -17,6 +17,7 @@ from coterie.engines.front import Front
 from coterie.methods.fedavg import FedAvg
 from coterie.methods.fedem import FedEM
 from coterie.methods.fedrc import FedRC
+from coterie.tasks.measured import measured
 from coterie.tasks.optimiser import SGD
 from coterie.tasks.solver import Solver
 from tests.methods.formulas import (
@@ -120,22 +121,16 @@ def test_it_is_its_formulas(cls: type[FedEM]) -> None:
 
 
 @BOTH
-def test_clients_of_other_labels_part(cls: type[FedEM]) -> None:
-    fed = federation()
-    end = trained(cls(Solver(lr=0.3, epochs=3, batch=16), clusters=2), fed, 12)
+def test_clients_of_other_labels_part_and_a_newcomer_finds_its_mixture(cls: type[FedEM]) -> None:
+    fed, method = federation(), cls(Solver(lr=0.5, steps=4, batch=0), clusters=2)
+    end = trained(method, fed, 10)
     assert len(set(end.assign[:4].tolist())) == len(set(end.assign[4:].tolist())) == 1
     assert end.assign[0] != end.assign[7]
-
-
-@BOTH
-def test_a_newcomer_finds_its_mixture_and_sends_a_number(cls: type[FedEM]) -> None:
-    fed, method = federation(), cls(Solver(lr=0.3, epochs=3, batch=16), clusters=2)
-    end = trained(method, fed, 12)
     del fed.memory[6]
     late = replace(end, assign=end.assign.index_fill(0, torch.tensor([6]), -1))
-    placed = method.place(late, fed.at(12))
+    placed = method.place(late, fed.at(10))
     assert placed.assign.tolist() == end.assign.tolist()
-    assert fed.ledger[-1].up.tolist() == [8]
+    assert fed.ledger[-1].up.tolist() == [8]  # bytes: one number
     assert float(own(fed, "weights")[6].max()) > 0.9
 
 
@@ -154,6 +149,17 @@ def test_fedrc_can_be_tested_with_the_heaviest_alone() -> None:
     plain = evaluate(FedAvg(), end, fed)
     assert torch.equal(evaluate(method, end, fed).loss, plain.loss)
     assert not torch.equal(evaluate(replace(method, hard=False), end, fed).loss, plain.loss)
+
+
+def test_further_metrics_are_those_of_the_mixture() -> None:
+    fed, method = logistic(), FedEM(WHOLE, clusters=2)
+    end = trained(method, fed, 2)
+    found = evaluate(method, end, fed, measured(method.score, ["balanced_accuracy"])).extra
+    who, pi = fed.population[3], own(fed, "weights")[3]
+    each = torch.stack([fed.layout.predict(row, who.x_test).softmax(1) for row in end.models])
+    right = torch.tensordot(pi.float(), each, 1).argmax(1) == who.y_test
+    mean = np.mean([right[who.y_test == c].double().mean() for c in who.y_test.unique()])
+    assert float(found["numbers"][3, 0, 0]) == pytest.approx(mean)
 
 
 def test_a_mixture_is_not_taken_away_as_if_it_were_one_model(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from coterie.core.types import (
     Task,
 )
 from coterie.tasks import Solver, SteppedTask, Stepwise, Training, trained
-from coterie.tasks.score import accuracy_and_loss
+from coterie.tasks.score import Showing
 from coterie.tasks.signature import ROUNDING, sample_losses
 from coterie.tasks.steps import logits
 from coterie.words.affinity import responsibilities
@@ -120,7 +120,7 @@ class FindMixture(SteppedTask):
 
 
 @dataclass(frozen=True)
-class ScoreMixture(SteppedTask, Evaluation):
+class ScoreMixture(Showing):
     """Test the mixture: probabilities are the components' own, weighted by the client's weights."""
 
     receives: ClassVar[Receives] = "all"
@@ -133,16 +133,15 @@ class ScoreMixture(SteppedTask, Evaluation):
         """The component of the largest weight: a mixture itself is no row."""
         return Heaviest()
 
-    def stepwise(
+    def said(
         self, client: Client, models: Tensor, sent: Sent, layout: Layout, rng: torch.Generator
-    ) -> Stepwise[Reply]:
+    ) -> Stepwise[list[tuple[Tensor, Tensor]]]:
         """log sum_c pi_c p_c(y | x), over all components."""
         pi, each = weights_of(client, len(models)), []
         for row, weight in zip(models, pi, strict=True):
-            said = yield from logits(row, client.x_test)
-            each.append(said.double().log_softmax(1) + weight.log())
-        mixed = torch.stack(each).logsumexp(0)
-        return Reply(accuracy_and_loss(mixed, client.y_test)[None])
+            answer = yield from logits(row, client.x_test)
+            each.append(answer.double().log_softmax(1) + weight.log())
+        return [(torch.stack(each).logsumexp(0), client.y_test)]
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from coterie.core.types import (
     Evaluation,
     Known,
     Layout,
+    Receives,
     Recipe,
     Reply,
     Sent,
@@ -46,6 +47,11 @@ class Measured(SteppedTask, Evaluation):
     def trains(self) -> Recipe | None:
         """The recipe of the adaptation."""
         return self.score.trains
+
+    @property
+    def receives(self) -> Receives:  # type: ignore[override]
+        """The models that the test needs."""
+        return self.score.receives
 
     @property
     def download(self) -> str:

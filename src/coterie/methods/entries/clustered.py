@@ -87,6 +87,14 @@ CLUSTERED = (
         "weights every round, from everybody",
     ),
     Entry(
+        "feddrift",
+        "feddrift:FedDrift",
+        "Jothimurugesan et al., AISTATS 2023",
+        "clustered",
+        "who drifts trains alone for a while; clusters whose models are alike become one",
+        "weights every round; every few rounds, the loss of each model (all come down)",
+    ),
+    Entry(
         "flhc",
         "flhc:FLHC",
         "Briggs, Fan, Andras, IJCNN 2020",
