@@ -7,13 +7,16 @@ import pytest
 import torch
 from torch import Tensor
 
+from coterie.core.errors import DataError
 from coterie.data.divide.dealing import label_counts
 from coterie.data.kinds import (
     ClusteredDirichlet,
+    Dirichlet,
     LabelGroups,
     LabelSets,
     Quantity,
     Rotation,
+    parse,
 )
 from coterie.data.partition import Partition, divide
 from tests.data.labelled import labelled
@@ -160,7 +163,7 @@ def test_label_sets_give_samples_of_each_label_and_plant_the_distinct_sets() -> 
 
 
 def test_coinciding_label_sets_are_one_group() -> None:
-    made = divide(labelled(classes=2), LabelSets(sets=6, labels=2, samples=5), 20, 0)
+    made = divide(labelled(classes=2), LabelSets(sets=6, labels=2, samples=5, repeat=True), 20, 0)
     assert made.group is not None
     assert set(made.group.tolist()) == {0}
 
@@ -364,3 +367,32 @@ def test_quantity_never_reduces_more_than_half(n: int, reduced: int) -> None:
     smaller = sum(len(a) < len(b) for a, b in zip(less.train, full.train, strict=True))
     assert smaller == reduced
     assert bool(less.notes) == (reduced < 9)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_no_two_label_sets_are_the_same_unless_they_may_be(seed: int) -> None:
+    from coterie.data.divide.dealing import label_sets
+
+    rng = np.random.default_rng(seed)
+    assert len(np.unique(label_sets(5, 2, 5, False, rng), axis=0)) == 5
+    assert label_sets(10, 2, 5, False, rng).sum(0).tolist() == [4] * 5, "all ten there are"
+
+
+def test_label_sets_may_repeat_and_more_than_there_are_must() -> None:
+    many = divide(DATA, "label-sets:200,1,1,repeat=true", 20, 0)
+    assert many.group is not None
+    with pytest.raises(DataError, match="only 10 sets of 1, not 11") as found:
+        divide(DATA, "label-sets:11,1,1", 20, 0)
+    assert "repeat = true" in found.value.fix
+
+
+def test_a_capped_dirichlet_fills_nobody_who_has_its_share() -> None:
+    from coterie.data.divide.dealing import capped
+
+    rng = np.random.default_rng(0)
+    q, totals = rng.dirichlet(np.full(8, 0.1), size=10), np.full(10, 40)
+    counts = capped(q, totals)
+    assert counts.sum(0).tolist() == totals.tolist(), "every sample has its client"
+    before = np.cumsum(counts, 1) - counts
+    assert not counts[before >= totals.sum() / 8].any()
+    assert parse("noniid-labeldir:0.1") == Dirichlet(alpha=0.1, cap=True)

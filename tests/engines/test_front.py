@@ -13,6 +13,7 @@ from coterie.core.rng import stream
 from coterie.core.types import Client, Layout, Reply, Sent, State, Task
 from coterie.engines.front import Front
 from coterie.engines.question import Question, Refusal
+from coterie.tasks import Losses, Score, Solver, Train
 from tests.tiny import federation
 
 
@@ -124,3 +125,21 @@ def test_a_question_says_when_it_was_asked_and_of_whom() -> None:
     drawn = [torch.rand(1, generator=q.stream(0)) for q in (first, first, second)]
     assert torch.equal(drawn[0], drawn[1])
     assert not torch.equal(drawn[0], drawn[2])
+
+
+def test_in_the_first_rounds_everybody_is_drawn() -> None:
+    fed = federation()
+    fed.everybody = 2
+    assert [len(fed.at(t).sample(0.25)) for t in (-1, 0, 1, 2)] == [2, 8, 8, 2]
+    assert fed.at(1).sample(0.25, among=torch.tensor([3, 5])).tolist() == [3, 5]
+
+
+def test_the_ledger_counts_the_samples_that_were_trained_on() -> None:
+    fed = federation()
+    state = State.shared(fed.layout.initial, 8)
+    fed.at(0).ask(fed.clients[:2], Train(Solver(epochs=3)), state)
+    epochs = torch.tensor([1, 2])
+    fed.at(0).ask(fed.clients[:2], Train(Solver(epochs=3)), state, epochs=epochs)
+    fed.at(0).ask(fed.clients, Losses(), state)
+    fed.at(0, "evaluate").ask(fed.clients, Score(Solver()), state)
+    assert [a.samples for a in fed.ledger] == [3 * (16 + 21), 16 + 2 * 21, 0, 0]

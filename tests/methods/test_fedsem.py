@@ -20,7 +20,7 @@ def test_a_k_means_start_finds_the_planted_groups() -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_the_literal_random_start_collapses_into_fedavg(seed: int) -> None:
+def test_a_random_start_that_collapses_is_fedavg(seed: int) -> None:
     # A round of training moves a model less than random networks lie apart.
     gentle = Solver(lr=0.02, batch=8, epochs=1)
     collapsed = states(FedSEM(gentle, clusters=3, start="random"), federation(seed=seed), 4)
@@ -47,3 +47,9 @@ def test_a_client_never_drawn_starts_from_the_mean_of_the_centres_in_use() -> No
     mean = (members / members.sum()).float() @ one.models
     torch.testing.assert_close(lodged.of(one.unplaced)[0], mean)
     assert torch.equal(lodged.of(one.placed), one.of(one.placed))
+
+
+def test_nobody_changes_its_centre_once_they_are_fixed() -> None:
+    seen = states(FedSEM(SOLVER, clusters=3, fix_after=1), federation(groups=4), 4)
+    assert all(torch.equal(s.assign, seen[1].assign) for s in seen[1:])
+    assert not torch.equal(seen[1].models, seen[-1].models), "they go on learning"

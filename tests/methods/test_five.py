@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from coterie.core.layout import Layout
 from coterie.core.loop import evaluate, run
+from coterie.core.rng import stream
 from coterie.core.types import State
 from coterie.engines.front import Front
 from coterie.methods.autocfl import AutoCFL
@@ -163,6 +164,16 @@ def test_a_centre_nobody_chose_keeps_its_bits() -> None:
         empty = [c for c in range(8) if not (after.assign == c).any()]
         assert empty
         assert torch.equal(after.models[empty], before.models[empty])
+
+
+def test_a_random_seeding_draws_networks_not_clients() -> None:
+    fed = federation()
+    method = FedDS(SOLVER, clusters=3, seeding="random")
+    state = method.init(fed)
+    w = torch.randn(4, fed.layout.size)
+    centres = method.seed(state, w, w, fed).models
+    drawn = [fed.layout.fresh(stream(fed.seed, "centre", c)) for c in range(3)]
+    assert torch.equal(centres, torch.stack(drawn))
 
 
 def test_feddsmic_is_scored_before_and_after_one_step() -> None:

@@ -17,7 +17,7 @@ from coterie.cli import main
 from coterie.runs.history import from_csv
 
 BEFORE = Path(__file__).parent / "written_before"
-SINCE = ("clients", "absent")  # what is measured that was not then
+SINCE = ("clients", "absent", "samples")  # what is measured that was not then
 METHODS = pytest.mark.parametrize("method", ["fedclust", "ditto"])  # ditto: clients remember
 
 

@@ -145,9 +145,9 @@ def test_a_page_that_fails_is_a_warning_and_costs_nothing_else(
 
 
 def test_the_plan_of_an_experiment_has_every_field_of_its_file() -> None:
-    text = "[train]\nrounds = 7\n[evaluate]\nevery = 3\nlast_k = 2\ntarget = 0.9\n"
+    text = "[train]\nrounds = 7\neverybody = 2\n[evaluate]\nevery = 3\nlast_k = 2\ntarget = 0.9\n"
     config = loads(f"{text}[output]\ncheckpoint_every = 5\nkeep = 4\n")
     plan = Plan.of(config)
-    assert plan == Plan(7, every=3, last_k=2, target=0.9, checkpoint_every=5, keep=4)
+    assert plan == Plan(7, 3, 2, 0.9, everybody=2, checkpoint_every=5, keep=4)
     assert [t for t in range(8) if plan.tests_at(t)] == [0, 3, 6, 7]
     assert [t for t in range(8) if plan.saves_at(t)] == [0, 5, 7]

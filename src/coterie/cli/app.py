@@ -18,6 +18,7 @@ from coterie.cli import (
     models,
     newcomers,
     report,
+    reproduce,
     train,
 )
 from coterie.core.version import __version__
@@ -61,6 +62,7 @@ for command in (
     train.run,
     train.resume,
     compare.compare,
+    reproduce.reproduce,
     newcomers.newcomers,
     newcomers.place,
     models.export,

@@ -123,7 +123,7 @@ def groups(v: Sound) -> Iterator[Problem]:
         for key, most, said in ((cls.groups_in, clients, many), (cls.labels_in, classes, few)):
             if key and most and (*at, key) not in v.bad and kinds.count(own[key]) > most:
                 yield Problem((*at, key), own[key], *said)
-        if cls.needs_owners and source and not named.NAMED[source].owned:
+        if cls.needs_owners and source and not named.may_own(source):
             fix = "use another kind; femnist has writers, a CSV has data.owner"
             yield Problem(("partition", "kind"), name, f"{source} does not say who owns what", fix)
 

@@ -109,6 +109,7 @@ class Train:
     lr_every: Count = 10  # step: rounds between two multiplications
     lr_end: Decay = 0.0  # cosine: the share of lr that it falls to
     participation: Share = 1.0  # share of clients drawn in a round
+    everybody: Whole = 0  # first rounds in which every client takes part, whatever the share
     defaults: Literal["common", "paper"] = "common"  # whose values, where none is given
 
     @property
@@ -132,6 +133,7 @@ class Evaluate:
     last_k: Count = 10  # rounds whose mean is reported beside the last one
     absent: Literal["last-known"] | None = None  # count who was not tested by its last known value
     metrics: tuple[str, ...] = ()  # beside accuracy and loss: macro_f1, auc, ... or your own
+    tuned: Whole = 0  # local epochs before one more test of everybody, after the last round
 
 
 @dataclass(frozen=True)

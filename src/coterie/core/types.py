@@ -301,6 +301,8 @@ class Method(Protocol):
 class Engine(Federation, Protocol):
     """A federation that can be moved between rounds, read out and put back: what `run` drives."""
 
+    everybody: int  # first rounds in which every client is drawn, whatever share is asked for
+
     @property
     def names(self) -> Sequence[str]:
         """(n,) the clients' names."""
@@ -320,8 +322,7 @@ class Engine(Federation, Protocol):
         """
 
     def held_back(self, asked: Sequence[Asked], state: State) -> Mapping[int, tuple[float, float]]:
-        """Who of those that answered counts for less of its cluster than the samples it declares
-        would be: the share declared, and the share counted."""
+        """Who that answered counts for less of its cluster than it declares: the two shares."""
 
     def close(self) -> None:
         """End whatever was started to reach the clients; a further question starts it again."""
@@ -346,3 +347,4 @@ class Asked:
     rejected: Mapping[int, str] = field(default_factory=dict)  # client -> why its reply was dropped
     seconds: float = 0.0
     alone: Mapping[int, str] = field(default_factory=dict)  # client -> `Reply.alone`
+    samples: int = 0  # seen in local training by those who answered

@@ -39,15 +39,15 @@ class Dirichlet(Kind):
     """Each label's samples are shared out by a Dirichlet draw over the clients.
 
     For every label k on its own, q_k ~ Dir(alpha) over all n clients, and client i gets the share
-    q_ki of that label: sizes are unbalanced too, and no client is capped (NIID-Bench stops filling
-    a client at N / n samples, so its "Dir(0.1)" is another one; so is a draw per client over the
-    labels). While someone has fewer than `min_samples`, all is drawn again, at most 1,000 times
-    (fewer if that would take more than a million numbers).
+    q_ki of that label: sizes are unbalanced too. With `cap`, label after label, a client that has
+    N / n samples gets no more, as in NIID-Bench. While someone has fewer than `min_samples`, all is
+    drawn again, at most 1,000 times (fewer if that would take more than a million numbers).
     """
 
     alpha: Positive = 0.5  # smaller is more skewed; papers use 0.1 to 1
     min_samples: Count = 10  # the least a client may hold, training and test together
     small: Literal["repair", "error"] = "repair"  # move samples from the largest clients | refuse
+    cap: bool = False  # nobody is filled beyond N / n samples; noniid-labeldir: true
 
 
 @checked(frozen=True)
@@ -121,6 +121,7 @@ class LabelSets(Kind):
     labels: Count = 2  # labels in a set
     samples: Count = 50  # of each label for each client
     short: Literal["error", "reuse"] = "error"  # when a label has too few samples
+    repeat: bool = False  # a set may be drawn twice; else no two are the same
 
 
 @checked(frozen=True)
@@ -206,7 +207,8 @@ KINDS: dict[str, type[Kind]] = {
         *(LabelSets, ClusteredDirichlet, Natural, Rotation, Permutation, Quantity, Drift),
     )
 }
-ALIASES = {"homo": IID, "noniid-labeldir": Dirichlet, "iid-diff-quantity": QuantityDirichlet}
+ALIASES: dict[str, Kind] = {"homo": IID(), "noniid-labeldir": Dirichlet(cap=True)}
+ALIASES["iid-diff-quantity"] = QuantityDirichlet()
 
 
 def parse(text: str) -> Kind:
@@ -228,8 +230,6 @@ def describe(kind: Kind) -> dict[str, Any]:
 
     >>> describe(Shards())
     {'kind': 'shards', 'per_client': 2}
-    >>> describe(Shards() + Quantity())["quantity"]
-    {'shares': [0.1, 0.3, 0.6], 'each': 3}
     """
     if isinstance(kind, Composite):
         parts = {part.name: field_values(part) for part in parts_of(kind)}
@@ -244,8 +244,6 @@ def from_dict(table: Mapping[str, Any]) -> Kind:
 
     >>> from_dict({"kind": "dirichlet", "alpha": 0.1}).alpha
     0.1
-    >>> from_dict({"kind": "rotation+quantity", "quantity": {"each": 2}}).modifiers[1].each
-    2
     """
     table = dict(table)
     kind = parse(str(table.pop("kind", "iid")))
@@ -280,7 +278,9 @@ def _parse_one(text: str) -> Kind:
     name, _, rest = (part.strip() for part in text.partition(":"))
     if number := re.fullmatch(r"noniid-#label(\d+)", name):
         return build(Classes, {"per_client": number[1]})
-    cls = {**KINDS, **ALIASES}.get(name.replace("_", "-"))
-    if cls is None:
+    name = name.replace("_", "-")
+    preset = ALIASES.get(name) or (KINDS[name]() if name in KINDS else None)
+    if preset is None:
         raise unknown_kind(name, text, [*KINDS], [*ALIASES, "noniid-#label2"])
-    return build(cls, fields_in_text(cls, rest))
+    given = fields_in_text(type(preset), rest)
+    return build(type(preset), {**field_values(preset), **given})

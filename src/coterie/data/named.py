@@ -204,6 +204,12 @@ def find(name: str) -> Path | None:
     return next((path for folder in folders() for path in _inside(folder, NAMED[known])), None)
 
 
+def may_own(name: str) -> bool:
+    """Whether a named set says whose each sample is; of an .npz only its content can tell."""
+    path = find(name)
+    return NAMED[name].owned or (path is not None and path.suffix == ".npz")
+
+
 def require(name: str) -> Path:
     """Where a named set lies; a `DataError` that says how to get it if it lies nowhere."""
     path = find(name)

@@ -21,6 +21,7 @@ from coterie.core.types import Asked, Replies, Reply, State, Task
 from coterie.engines.door import judge, odd_ones
 from coterie.engines.question import Backend, Changing, Question, Refusal, Setting
 from coterie.engines.serial import Serial
+from coterie.tasks.solver import Solver
 
 ATTEMPT = 1000  # addresses of cohorts that one attempt at a round has for itself
 
@@ -60,6 +61,7 @@ class Front:
             else sizes.double()
         )
         self.declared, self.most = declared, most
+        self.everybody = 0
         self.ledger: list[Asked] = []
         self.memory: dict[int, dict[str, Tensor]] = {}
         self.round, self.purpose, self.calls, self.draws = -1, "train", 0, 0
@@ -116,6 +118,7 @@ class Front:
     def sample(self, fraction: float, among: Tensor | None = None) -> Tensor:
         """A random cohort of at least one client, in increasing order; nobody among nobody."""
         pool = self.clients if among is None else among
+        fraction = 1.0 if 0 <= self.round < self.everybody else fraction
         m = min(len(pool), max(1, int(fraction * len(pool) + 0.5)))
         rng = stream(self.seed, "sample", self.round, self.draws)
         self.draws += 1
@@ -158,10 +161,22 @@ class Front:
                 {i: refusal.why for i, refusal in refused.items()},
                 time.perf_counter() - began,
                 {i: answer.alone for i, answer in got.items() if answer.alone},
+                self.trained_on(question, [j for j, i in enumerate(ids) if i in got]),
             )
         )
         self.backend.conclude(question, got.keys(), refused)
         return self.gather(got)
+
+    def trained_on(self, question: Question, answered: Sequence[int]) -> int:
+        """How many samples these places of a cohort saw in local training, as its recipe plans."""
+        recipe = question.task.trains
+        if self.purpose != "train" or not isinstance(recipe, Solver):
+            return 0
+        who = torch.tensor(answered, dtype=torch.long)
+        epochs = question.send.get("epochs")
+        if epochs is not None:
+            epochs = epochs.flatten().expand(len(question.cohort))[who]
+        return int(recipe.seen(self.sizes[question.cohort][who], epochs).sum())
 
     def held_back(self, asked: Sequence[Asked], state: State) -> Mapping[int, tuple[float, float]]:
         """Who of those that answered counts for less of its cluster than the samples it declares

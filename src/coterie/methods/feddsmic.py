@@ -33,7 +33,7 @@ class FedDS:
     solver: Solver = Solver(lr=0.01, optimiser=SGD(momentum=0.9), steps=20, batch=32)
     fraction: Share = 1.0  # of clients drawn in a round
     clusters: Count = 3  # C
-    seeding: Literal["farthest", "kmeans++", "random"] = "farthest"  # of the first centres
+    seeding: Literal["farthest", "kmeans++", "random"] = "farthest"  # random: as printed
     landmarks: Whole = LANDMARKS  # clients from whom the first centres are taken; 0: all
 
     kind = "clustered"
@@ -68,12 +68,13 @@ class FedDS:
         return state.hold(mix(W, w.values, keep=state.models)).reassign(w.clients, u)
 
     def seed(self, state: State, w: Tensor, p: Tensor, fed: Federation) -> State:
-        """The first centres, from the models of the first round; a centre too many stays w^0."""
+        """The first centres: models of the first round (one too many stays w^0), or drawn anew."""
         k = min(self.clusters, len(w))
         rng = stream(fed.seed, "seeding", fed.round)
         if self.seeding == "random":
-            chosen = torch.randperm(len(w), generator=rng)[:k]
-        elif self.seeding == "farthest":
+            fresh = (fed.layout.fresh(stream(fed.seed, "centre", c)) for c in range(self.clusters))
+            return state.hold(torch.stack([*fresh]), seeded=torch.ones(1))
+        if self.seeding == "farthest":
             chosen = farthest_first(kl_logits(p, p), k, rng)
         else:
             chosen = kmeanspp(kl_logits(p, p).clamp(min=0).sqrt(), k, rng)

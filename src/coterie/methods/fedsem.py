@@ -14,7 +14,7 @@ from torch import Tensor
 from coterie.core.bounds import Count, Share, Whole, dataclass
 from coterie.core.rng import stream
 from coterie.core.types import Federation, Replies, State
-from coterie.methods.group_once import LANDMARKS, landmarks
+from coterie.methods.group_once import LANDMARKS, landmarks, round_in_groups
 from coterie.tasks import SGD, Score, Solver, Train
 from coterie.words.grouping import kmeans, nearest
 from coterie.words.mixing import merge, mix, provisional, within
@@ -24,15 +24,16 @@ from coterie.words.mixing import merge, mix, provisional, within
 class FedSEM:
     """C centres; each round a client joins the centre nearest to the model it trained (L2).
 
-    With the paper's random first centres every trained model is nearest to the same one, and what
-    is left is FedAvg; taking them from the first round by k-means (k-means++ starts) is ours.
+    The paper starts from random networks, to which trained models are often all nearest to the same
+    one; taking the first centres from the first round by k-means (k-means++ starts) is ours.
     """
 
     solver: Solver = Solver(lr=0.01, optimiser=SGD(momentum=0.9), steps=20, batch=32)
     fraction: Share = 1.0  # of clients drawn in a round
     clusters: Count = 3  # C
-    start: Literal["kmeans++", "random"] = "kmeans++"  # random: as printed, which collapses
+    start: Literal["kmeans++", "random"] = "kmeans++"  # random: networks drawn anew, as printed
     landmarks: Whole = LANDMARKS  # clients from whom the first centres are taken; 0: all
+    fix_after: Whole = 0  # rounds after which nobody changes its centre; 0: never
 
     kind = "clustered"
     score = Score()  # every client tests its centre
@@ -44,6 +45,9 @@ class FedSEM:
 
     def round(self, state: State, fed: Federation) -> State:
         """Train from the own centre; join the nearest one; centres become their members' mean."""
+        if self.fix_after and state.round >= self.fix_after:
+            state = self.place(state, fed)
+            return round_in_groups(state, fed, self.solver, self.fraction)
         w = fed.ask(fed.sample(self.fraction), Train(self.solver), self.lodged(state, fed))
         if not w:
             return state

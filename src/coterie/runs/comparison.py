@@ -167,6 +167,9 @@ class Comparison:
         for name, value in means.items():
             row |= {f"accuracy_{name}": value.mean, f"accuracy_{name}_interval": value.half}
         row |= comparison_metrics.columns(cells, self.metrics)
+        for name in ("weighted_top_5", "bottom_5_top_5"):
+            found = [v for c in cells if (v := c.numbers.get(f"accuracy_{name}")) is not None]
+            row[name] = sum(found) / len(found) if found else None  # older folders do not tell
         row["std_seeds"] = means["last"].std
         row["std_clients"] = over("accuracy_std").mean
         for name in ("worst", "bottom_5", "bottom_10pct"):

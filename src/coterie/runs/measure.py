@@ -63,11 +63,12 @@ def filled(
 def traffic(
     state: State, asked: Sequence[Asked], names: Sequence[str], kind: ModelKind = "clustered"
 ) -> list[Row]:
-    """Bytes to and from every client that took part, then of the federation."""
+    """Bytes to and from each client that took part, then of the federation, and what it trained."""
     ways, total = ("bytes_down", "bytes_up"), moved(asked, len(state.assign))
     there = total.sum(0).nonzero().flatten()
     each = dict(zip(ways, total[:, there], strict=True))
     whole = dict(zip(ways, total.sum(1).tolist(), strict=True))
+    whole["samples"] = sum(a.samples for a in asked)
     return of_clients(state, there, names, "traffic", each, kind) + of_all(state, "traffic", whole)
 
 

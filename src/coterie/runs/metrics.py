@@ -121,6 +121,16 @@ def top_k_mean(series: Sequence[float], k: int = 5) -> float:
     return _mean(sorted(_rounds(series), reverse=True), k)
 
 
+def in_top_k(series: Sequence[float], other: Sequence[float], k: int = 5) -> float:
+    """The mean of another number over the k rounds in which the series is best.
+
+    >>> in_top_k([0.25, 0.75, 0.5], [1.0, 2.0, 3.0], 2)
+    2.5
+    """
+    order = np.argsort(-np.asarray(series, dtype=float), kind="stable")  # NaN comes last
+    return _mean([float(other[i]) for i in order], k)
+
+
 def last_k_mean(series: Sequence[float], k: int) -> float:
     """The mean of the last k rounds, of all where there are fewer.
 

@@ -44,6 +44,13 @@ class Clusters(NamedTuple):
     assign: Ints  # (R, n) the model a client holds; -1: none yet
     group: Ints | None  # (R, n)
 
+    @property
+    def settled(self) -> int:
+        """The round after which nobody changed its cluster, whatever clusters are called."""
+        last = canonical(self.assign[-1])
+        other = [i for i, row in enumerate(self.assign) if (canonical(row) != last).any()]
+        return int(self.rounds[other[-1] + 1 if other else 0])
+
     def until(self, last: int) -> Clusters:
         """The rounds up to one."""
         some = self.rounds <= last
@@ -110,6 +117,16 @@ class RunReader:
     def seconds(self) -> float:
         """The time of all rounds."""
         return float(sum(e["seconds"] for e in round_events(self.events).values()))
+
+
+def canonical(labels: Ints) -> Ints:
+    """Labels 0, 1, ... in the order in which they first appear.
+
+    >>> canonical(np.array([7, 7, 2, 7])).tolist()
+    [0, 0, 1, 0]
+    """
+    _, first, place = np.unique(labels, return_index=True, return_inverse=True)
+    return np.asarray(first.argsort().argsort()[place], np.int64)
 
 
 def round_events(events: Iterable[Event]) -> dict[int, Event]:

@@ -26,6 +26,8 @@ class PlanOptions(TypedDict, total=False):
     target: float | None
     absent: Literal["last-known"] | None
     metrics: Sequence[str | Callable[..., Any]]
+    tuned: int
+    everybody: int
     checkpoint_every: int
     keep: int
 

@@ -41,8 +41,9 @@ from coterie.trackers import track
 # Keys that came later, by table: what a file meant that does not have them.
 LATER: dict[str, dict[str, Any]] = {
     "engine": {"max_weight_share": 0.5},
-    "evaluate": {"metrics": []},
+    "evaluate": {"metrics": [], "tuned": 0},
     "train": {
+        "everybody": 0,
         "optimiser": "sgd",
         "nesterov": False,
         "beta1": 0.9,

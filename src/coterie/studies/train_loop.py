@@ -22,6 +22,7 @@ from coterie.runs import further, measure, metrics
 from coterie.runs.history import History, Row
 from coterie.runs.reading import RunReader
 from coterie.runs.records import RunFolder
+from coterie.studies import tuned
 from coterie.studies.result import Result
 from coterie.studies.telling import Told, tell_asked, tell_held_back, telling, telling_why
 from coterie.tasks.measured import measured
@@ -37,6 +38,8 @@ class Plan:
     target: Share | None = None  # accuracy for rounds-to-target
     absent: Literal["last-known"] | None = None  # count who was not tested by its last known value
     metrics: tuple[str, ...] = ()  # measured beside accuracy and loss
+    tuned: Whole = 0  # local epochs before one more test of everybody, after the last round
+    everybody: Whole = 0  # first rounds in which every client takes part, whatever is drawn later
     checkpoint_every: Count = 1
     keep: Count = 2  # checkpoints kept
 
@@ -46,6 +49,7 @@ class Plan:
         kept: dict[str, Any] = {
             "checkpoint_every": config.output.checkpoint_every,
             "keep": config.output.keep,
+            "everybody": config.train.everybody,
         }
         when: dict[str, Any] = vars(config.evaluate)
         return cls(config.train.rounds, **when, **kept)
@@ -86,6 +90,7 @@ def train_loop(
     `facts` of the world they were made in.
     """
     population, fed, names = them.population, them.fed, them.fed.names
+    fed.everybody = plan.everybody
     kind = kind_of(them.method)
     history = folder.history() if folder and saved else History()
     announce(them, plan, say, saved)
@@ -108,6 +113,8 @@ def train_loop(
         if plan.tests_at(state.round):
             known = history if plan.absent else None
             rows = tested(them, state, known, say, told, plan.metrics) + rows
+        if plan.tuned and state.round >= plan.rounds:
+            rows += tuned.tuned(them, state, plan.tuned)
         history.rows += rows
         if folder:
             folder.record(state, rows, names, truth, kind)
@@ -219,6 +226,7 @@ def summary_of(
         } | {
             f"accuracy_last_{plan.last_k}": metrics.last_k_mean(trained, plan.last_k),
             "accuracy_top_5": metrics.top_k_mean(trained, 5),
+            **weighted_top_5(history, name),
         }
         if plan.target is not None:
             rounds = [t for t in values if t > 0]
@@ -226,12 +234,25 @@ def summary_of(
             hit = None if place is None else rounds[place - 1]
             sent = None if hit is None else int(sum(history.total(w, until=hit) for w in ways))
             out[name] |= {"target": plan.target, "rounds_to_target": hit, "bytes_to_target": sent}
+    if plan.tuned:
+        last = [r for r in history if not r.client and r.stage == tuned.STAGE]
+        out[tuned.STAGE] = {"epochs": plan.tuned} | {r.metric: r.value for r in last}
     out["clusters"] = {
         r.metric: r.value for r in history if r.round == final and r.stage == "clusters"
     }
     if drift := population.moves_at:
         out["clusters"]["rounds_to_recover"] = recovery(history, drift, len(population))
     return out | {way: int(history.total(way)) for way in ways}
+
+
+def weighted_top_5(history: History, stage: str) -> dict[str, float]:
+    """Accuracy counted by samples in its five best rounds, and the five worst clients in those."""
+    series = (history.series(f"accuracy_{name}", stage) for name in ("weighted", "bottom_5"))
+    best, worst = ([v for t, v in s.items() if t > 0] or list(s.values()) for s in series)
+    return {
+        "accuracy_weighted_top_5": metrics.top_k_mean(best, 5),
+        "accuracy_bottom_5_top_5": metrics.in_top_k(best, worst, 5),
+    }
 
 
 def recovery(history: History, drift: int, clients: int) -> int | None:

@@ -118,6 +118,22 @@ class Solver(Sendable):
         whole = self.epochs if epochs is None else epochs
         return whole * ceil(max(samples, 1) / (self.batch or max(samples, 1)))
 
+    def seen(self, sizes: Tensor, epochs: Tensor | None = None) -> Tensor:
+        """(m,) how many samples a training of clients of these sizes sees, one after another.
+
+        >>> Solver(steps=5, batch=4).seen(torch.tensor([6, 100])).tolist()  # 4 2, 4 2, 4
+        [16, 20]
+        >>> Solver(epochs=2, meta=0.1).seen(torch.tensor([6])).tolist()  # twice: the inner steps
+        [24]
+        """
+        n = sizes.long()
+        each = n * (self.epochs if epochs is None else epochs.long())
+        if self.steps and epochs is None:
+            batch = torch.full_like(n, self.batch) if self.batch else n.clamp(min=1)
+            a_pass = ((n + batch - 1) // batch).clamp(min=1)
+            each = self.steps // a_pass * n + torch.minimum(self.steps % a_pass * batch, n)
+        return each * (2 if self.meta else 1)
+
     def plan(self, client: Client, layout: Layout, rng: torch.Generator) -> Iterator[Tensor]:
         """The samples of each mini-batch of one training, in the order in which they are seen."""
         return chain.from_iterable(map(batches, self.passes(client, layout, rng)))

@@ -220,6 +220,11 @@ CONFIGURATION: dict[str, Code] = {
         "Nobody answers at engine.address, or the cluster has fewer cores than engine.workers.",
         "Start the cluster, or name fewer workers; without an address Ray starts on this machine.",
     ),
+    "C070": Code(
+        "a table of a paper that cannot be done again like this",
+        "There is no such table, or it has no such method, or its data cannot be had.",
+        "`coterie reproduce` lists the tables and the data that each can be run on.",
+    ),
     "C060": Code(
         "a value from Python that cannot be meant",
         "A method, solver, partition or function was given a field or keyword that it does not "

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import singledispatch
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,7 +61,9 @@ def _(kind: kinds.IID, pool: Pool, n: int, rng: Rng) -> Dealt:
 def _(kind: kinds.Dirichlet, pool: Pool, n: int, rng: Rng) -> Dealt:
     totals = np.bincount(pool.y, minlength=pool.K)
     enough(len(pool), n, kind.min_samples)
-    counts, draws = dealing.dirichlet_counts(totals, n, kind.alpha, kind.min_samples, rng)
+    counts, draws = dealing.dirichlet_counts(
+        totals, n, kind.alpha, kind.min_samples, rng, cap=kind.cap
+    )
     parts = Piles.of(pool.y, pool.K, rng).deal(counts)
     return topped_up(parts, kind, draws, rng)
 
@@ -98,7 +99,7 @@ def _(kind: kinds.Classes, pool: Pool, n: int, rng: Rng) -> Dealt:
     enough_labels(kind, pool.K)
     preference = rng.random((n, pool.K))
     preference[np.arange(n), np.arange(n) % pool.K] = -1
-    return Dealt(among_owners(first_of(preference, kind.per_client), pool, rng))
+    return Dealt(among_owners(dealing.first_of(preference, kind.per_client), pool, rng))
 
 
 @hand_out.register
@@ -112,7 +113,7 @@ def _(kind: kinds.LabelSkew, pool: Pool, n: int, rng: Rng) -> Dealt:
             f"or ask for at least {-(-pool.K // each)} clients",
         )
     for _ in range(REDRAWS):
-        own = first_of(rng.random((n, pool.K)), each)
+        own = dealing.first_of(rng.random((n, pool.K)), each)
         if own.any(0).all():
             return Dealt(among_owners(own, pool, rng))
     orphans = np.flatnonzero(~own.any(0))
@@ -147,7 +148,7 @@ def _(kind: kinds.LabelGroups, pool: Pool, n: int, rng: Rng) -> Dealt:
 @hand_out.register
 def _(kind: kinds.LabelSets, pool: Pool, n: int, rng: Rng) -> Dealt:
     enough_labels(kind, pool.K)
-    drawn = first_of(rng.random((kind.sets, pool.K)), kind.labels)
+    drawn = dealing.label_sets(kind.sets, kind.labels, pool.K, kind.repeat, rng)
     own = drawn[rng.integers(kind.sets, size=n)]
     counts = own * np.int64(kind.samples)
     piles = Piles.of(pool.y, pool.K, rng)
@@ -223,13 +224,6 @@ def _(kind: kinds.Natural, pool: Pool, n: int, rng: Rng) -> Dealt:
         names=tuple(pool.owners[ids[i]] if pool.owners else str(ids[i]) for i in chosen),
         notes=[note] if len(chosen) < n else [],
     )
-
-
-def first_of(preference: NDArray[Any], k: int) -> NDArray[np.bool_]:
-    """(r, c) the k smallest entries of each row."""
-    chosen = np.zeros(preference.shape, dtype=bool)
-    np.put_along_axis(chosen, preference.argsort(1)[:, :k], True, 1)
-    return chosen
 
 
 def among_owners(own: NDArray[np.bool_], pool: Pool, rng: Rng) -> list[Ints]:

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from bisect import bisect
 from dataclasses import dataclass
+from math import comb
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from coterie.core.errors import DataError
 
 Ints = NDArray[np.int64]
 Reals = NDArray[np.float64]
@@ -117,7 +120,9 @@ def choose(
     return cut(index[chosen], wanted), cut(index[~chosen], sizes - wanted)
 
 
-def dirichlet_counts(totals: Ints, n: int, alpha: float, least: int, rng: Rng) -> tuple[Ints, int]:
+def dirichlet_counts(
+    totals: Ints, n: int, alpha: float, least: int, rng: Rng, *, cap: bool = False
+) -> tuple[Ints, int]:
     """(n, K) how many of each label's `totals` (K,) each client gets, by a Dirichlet a label.
 
     Drawn again while someone gets fewer than `least`; when the draws are used up, the one that
@@ -127,15 +132,36 @@ def dirichlet_counts(totals: Ints, n: int, alpha: float, least: int, rng: Rng) -
     best, fewest = np.zeros((n, len(totals)), dtype=np.int64), np.inf
     for draw in range(1, draws + 1):
         q = rng.dirichlet(np.full(n, min(alpha, 1e9)), size=len(totals))  # beyond 1e9 all is equal
-        edges = np.floor(np.cumsum(q, 1) * totals[:, None]).astype(np.int64)
-        edges[:, -1] = totals
-        counts = np.diff(np.minimum(edges, totals[:, None]), prepend=0, axis=1).T
+        counts = capped(q, totals) if cap else shared_out(q, totals).T
         missing = np.maximum(least - counts.sum(1), 0).sum()
         if missing < fewest:
             best, fewest = counts, missing
         if not missing:
             return best, draw
     return best, draws
+
+
+def shared_out(q: Reals, totals: Ints) -> Ints:
+    """(K, n) each label's total (K,) cut where the shares q (K, n) add up to."""
+    edges = np.floor(np.cumsum(q, 1) * totals[:, None]).astype(np.int64)
+    edges[:, -1] = totals
+    return np.diff(np.minimum(edges, totals[:, None]), prepend=0, axis=1)
+
+
+def capped(q: Reals, totals: Ints) -> Ints:
+    """(n, K) label after label, and nothing of it for a client that has N / n samples already.
+
+    >>> capped(np.array([[0.75, 0.25], [0.5, 0.5]]), np.array([8, 8])).tolist()
+    [[6, 4], [2, 4]]
+    >>> capped(np.array([[1.0, 0.0], [0.5, 0.5]]), np.array([8, 8])).tolist()
+    [[8, 0], [0, 8]]
+    """
+    counts = np.zeros(q.T.shape, dtype=np.int64)
+    for k, share in enumerate(q):
+        open_ = share * (counts.sum(1) < totals.sum() / len(counts))
+        share = open_ / open_.sum() if open_.sum() > 0 else share
+        counts[:, k] = shared_out(share[None], totals[k : k + 1])[0]
+    return counts
 
 
 def level(parts: list[Ints], least: int, rng: Rng) -> tuple[list[Ints], int, int]:
@@ -209,3 +235,29 @@ def official_by_proportions(
     likely = np.where(piles.size > 0, counts, 0)[nothing]
     quota[nothing, likely.argmax(1)] = likely.max(1, initial=0) > 0
     return piles.take(first, quota)
+
+
+def first_of(preference: NDArray[Any], k: int) -> NDArray[np.bool_]:
+    """(r, c) the k smallest entries of each row."""
+    chosen = np.zeros(preference.shape, dtype=bool)
+    np.put_along_axis(chosen, preference.argsort(1)[:, :k], True, 1)
+    return chosen
+
+
+def label_sets(sets: int, labels: int, K: int, repeat: bool, rng: Rng) -> NDArray[np.bool_]:
+    """(sets, K) so many sets of labels; unless they may repeat, one like an earlier is redrawn."""
+    there = comb(K, labels)
+    if sets > there and not repeat:
+        raise DataError(
+            f"{K} labels have only {there:,} sets of {labels}, not {sets:,}",
+            code="D031",
+            fix=f"lower sets to at most {there:,}, or let them repeat: repeat = true",
+        )
+    drawn = first_of(rng.random((sets, K)), labels)
+    while not repeat:
+        _, first = np.unique(drawn, axis=0, return_index=True)
+        again = np.setdiff1d(np.arange(sets), first)
+        if not len(again):
+            break
+        drawn[again] = first_of(rng.random((len(again), K)), labels)
+    return drawn

@@ -15,6 +15,8 @@ from coterie.runs.comparison import Cell
 from coterie.studies import experiment
 from coterie.studies.result import Result
 
+BESIDES = ("epochs", "steps", "pretrain", "rounds_before")  # options that are work
+
 
 def run_cell(config: Config, cell: Cell, listen: Listener) -> None:
     """One cell from an experiment file: begun, or gone on with where it stopped."""
@@ -40,30 +42,18 @@ def record_facts(cell: Cell, result: Result) -> None:
 
 
 def work(result: Result) -> dict[str, Any]:
-    """The local work that was planned: in a round, and as samples over the whole run.
+    """The local work: what is planned for a round, and the samples seen over the whole run.
 
-    Samples are counted for every client and round in which it took part: its own times the epochs,
-    or steps times the batch. What a method trains besides is named in `own`, not counted.
+    All training of clients is counted, also before the first round and in rounds with everybody;
+    what a method does besides its rounds is named in `own`.
     """
     method: Any = result.method
     solver = getattr(method, "solver", None)
-    sizes = dict(zip(result.population.names, result.population.sizes.tolist(), strict=True))
-    took = {(r.round, r.client) for r in result.history if r.client and r.stage == "traffic"}
-    rounds = int(result.summary["round"])
     share = getattr(method, "fraction", 1.0)
-    samples = 0.0
-    if solver is not None:
-        each = {
-            name: solver.steps * (solver.batch or n) if solver.steps else solver.epochs * n
-            for name, n in sizes.items()
-        }
-        samples = sum(each[client] for t, client in took if t > 0)
-        if not took:  # nothing was sent: it trains alone
-            samples = rounds * share * sum(each.values())
     own = {
         f.name: value
         for f in fields(method)
-        if ("epochs" in f.name or "steps" in f.name)
+        if any(word in f.name for word in BESIDES)
         and (value := getattr(method, f.name))
         and not isinstance(value, bool)
     }
@@ -71,7 +61,7 @@ def work(result: Result) -> dict[str, Any]:
     return {
         **shown,
         "participation": share,
-        "samples": samples,
+        "samples": result.history.total("samples"),
         "own": ", ".join(f"{k} = {v}" for k, v in own.items()),
     }
 

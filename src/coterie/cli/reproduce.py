@@ -1,0 +1,89 @@
+"""The command that does a paper's table again."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from coterie.cli import options, say
+from coterie.cli.compare import watching
+from coterie.cli.options import Quiet
+from coterie.core.errors import ConfigError
+from coterie.core.units import count
+
+
+def reproduce(
+    table: Annotated[str | None, typer.Argument(help="A table, as fedclust-1.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings above its file.")
+    ] = None,
+    dataset: Annotated[str, typer.Option(help="Only these data, as fashion-mnist,cifar10.")] = "",
+    methods: Annotated[str, typer.Option(help="Only these, by the paper's name or ours.")] = "",
+    seeds: Annotated[int, typer.Option(min=1, help="How many, counted from 0.")] = 1,
+    rounds: Annotated[int | None, typer.Option(min=1, help="Fewer rounds than the paper.")] = None,
+    out: Annotated[Path, typer.Option(help="The folder of all reproductions.")] = Path(
+        "runs/reproduce"
+    ),
+    format: Annotated[str, typer.Option(help="text, md, csv, latex or html.")] = "text",
+    copy: Annotated[
+        Path | None, typer.Option(help="Only write its experiment file here, to change it.")
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Do a paper's table again, and show its numbers beside yours.
+
+    Without a table, lists them. The same command goes on after a stop; more methods and seeds join
+    what is there.
+    """
+    if table is None:
+        listed()
+        return
+    from coterie.config.grid import listed as labels_in
+    from coterie.runs.text_table import FORMATS
+    from coterie.studies.reproduction.table import DATA
+
+    if format not in FORMATS:
+        what = f"there is no format {format}"
+        raise ConfigError(what, code="C001", fix=f"one of {', '.join(FORMATS)}")
+    from coterie.studies.reproduction import running
+    from coterie.studies.reproduction.page import write_page
+    from coterie.studies.reproduction.results import Reproduction, written
+    from coterie.studies.reproduction.text import shown
+
+    given = options.assigned(settings, {"train.rounds": rounds})
+    which = [name.strip() for name in dataset.split(",") if name.strip()]
+    asked = running.ask(table, out, which, labels_in(methods), seeds, given)
+    if copy is not None:
+        copy.write_text((DATA / f"{asked.table.experiment}.toml").read_text(encoding="utf-8"))
+        say.label("next", f"coterie compare {shlex.quote(str(copy))}")
+        return
+    for setting in asked.settings:
+        for config in running.experiments(asked, setting).experiments.values():
+            options.data_at_hand(config)
+    try:
+        with watching(quiet) as listen:
+            running.run(asked, listen)
+    except KeyboardInterrupt:
+        say.note("\ninterrupted; every whole round is saved")
+        say.label("next", f"{shlex.join(['coterie', *sys.argv[1:]])}    goes on from there")
+        raise SystemExit(130) from None
+    found = Reproduction(asked)
+    say.result(written(found.rows) if format == "csv" else shown(found, format))
+    say.label("records", str(found.save()))
+    say.label("report", str(write_page(found)))
+
+
+def listed() -> None:
+    """The tables, and what can be run of them."""
+    from coterie.studies.reproduction.papers import TABLES
+
+    rows = []
+    for t in TABLES.values():
+        data = ", ".join(dict.fromkeys(s.source for s in t.settings)) or "–"
+        rows.append((t.name, t.title, data, count(len(t.figures), "number"), t.paper))
+    say.result(say.table(("table", "what it shows", "can be run on", "prints", "paper"), rows))
+    say.label("next", "coterie reproduce fedclust-1 --rounds 20    a first look at one")

@@ -1,0 +1,7 @@
+"""An experiment file for each table of the five papers, and under papers/ what the paper prints.
+
+They are ordinary files: `coterie compare` takes them, and a copy is a start for experiments of your
+own. `coterie reproduce` knows which settings of a table each stands for.
+
+May touch: nothing.
+"""

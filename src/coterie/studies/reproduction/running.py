@@ -1,0 +1,151 @@
+"""Running a table's settings: one comparison for each, and on again after any stop.
+
+OUT/feddsmic-2/mnist_alpha=0.05/      an ordinary comparison (see runs/comparison.py)
+OUT/feddsmic-2/feddsmic-2.csv         paper and measured side by side; feddsmic-3.csv beside it
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import as_file
+from pathlib import Path
+from typing import Any
+
+from coterie.config import toml
+from coterie.config.grid import Grid, grid
+from coterie.core import storage
+from coterie.core.errors import CheckpointError, ConfigError
+from coterie.core.events import Listener, silence
+from coterie.core.suggest import similar
+from coterie.runs.comparison import Cell, Comparison
+from coterie.studies.comparison.cells import run_cell
+from coterie.studies.comparison.running import differences, in_turn, run_missing
+from coterie.studies.experiment import flat, started_with
+from coterie.studies.reproduction.papers import TABLES
+from coterie.studies.reproduction.table import Setting, Table
+
+SILENT = ("engine", "output")  # tables of a file that change no number
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What of a table is run, and how it is cut short."""
+
+    table: Table
+    out: Path
+    settings: tuple[Setting, ...]
+    methods: tuple[str, ...]  # labels
+    seeds: int = 1
+    given: tuple[tuple[str, Any], ...] = ()  # above the file, for all
+
+    @property
+    def folder(self) -> Path:
+        """Where its runs are: those of a table that was cut short are apart."""
+        cut = "".join(f"_{key.split('.')[-1]}={value}" for key, value in self.changed)
+        return self.out / f"{self.table.experiment}{cut}"
+
+    @property
+    def changed(self) -> list[tuple[str, Any]]:
+        """The settings of this call that change what is measured."""
+        return [(k, v) for k, v in self.given if k.split(".")[0] not in SILENT]
+
+
+def find(name: str) -> Table:
+    """The table of a name."""
+    if name not in TABLES:
+        fix = similar(name.lower(), TABLES) or "`coterie reproduce` lists them"
+        raise ConfigError(f"there is no table {name!r}", code="C070", fix=fix)
+    return TABLES[name]
+
+
+def ask(
+    name: str,
+    out: str | Path,
+    datasets: Sequence[str] = (),
+    methods: Sequence[str] = (),
+    seeds: int = 1,
+    given: Iterable[tuple[str, Any]] = (),
+) -> Asked:
+    """What a caller wants of a table; whatever cannot be run is refused."""
+    table = find(name)
+    if not table.experiment:
+        raise ConfigError(
+            f"{name} is not run", code="C070", why=table.absent.get("", ""), fix="choose another"
+        )
+    known = {s.source for s in table.settings}
+    if strange := next((d for d in datasets if d not in known), None):
+        why = f"it has no {strange} that can be run here"
+        raise ConfigError(f"{name}: {why}", code="C070", fix=f"one of {', '.join(sorted(known))}")
+    labels = tuple(label_of(table, m) for m in methods) or table.labels
+    settings = tuple(s for s in table.settings if not datasets or s.source in datasets)
+    return Asked(table, Path(out), settings, labels, seeds, tuple(given))
+
+
+def label_of(table: Table, name: str) -> str:
+    """The label of a method, named as the paper or as the file does."""
+    found = {m.casefold(): label for m, label in table.methods.items()}
+    if name in table.labels:
+        return name
+    if name.casefold() not in found:
+        fix = similar(name, table.labels) or f"one of {', '.join(table.labels)}"
+        raise ConfigError(f"{table.name} has no method {name}", code="C070", fix=fix)
+    return found[name.casefold()]
+
+
+def run(asked: Asked, on_event: Listener | None = None) -> None:
+    """Run whatever of it is not done yet, setting by setting."""
+    for setting in asked.settings:
+        run_setting(asked, setting, on_event or silence)
+
+
+def run_setting(asked: Asked, setting: Setting, listen: Listener) -> Comparison:
+    """The runs of one setting that are wanted and not done yet."""
+    made, folder = experiments(asked, setting), asked.folder / setting.folder
+
+    def one(cell: Cell, tell: Listener) -> None:
+        run_cell(made.config(cell.label, cell.seed), cell, tell)
+
+    def wanted(cells: Sequence[Cell], tell: Listener) -> dict[str, str]:
+        some = [c for c in cells if c.label in asked.methods and c.seed in made.seeds]
+        return in_turn(one, some, tell)
+
+    return run_missing(folder, widened(folder, made.asked()), wanted, listen)
+
+
+def experiments(asked: Asked, setting: Setting) -> Grid:
+    """The experiments of a setting: of all methods, for they must share their clients."""
+    table = asked.table
+    with as_file(table.file) as path:
+        labels = listed(path)
+        return grid(path, [*setting.given.items(), *asked.given], labels, asked.seeds)
+
+
+def listed(path: Path) -> list[str]:
+    """The methods that a file lists."""
+    return [str(m) for m in tomllib.loads(path.read_text(encoding="utf-8"))["method"]]
+
+
+def widened(folder: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """What was asked, with the seeds that the folder has already; refused if runs would differ."""
+    file = folder / "compare.toml"
+    if not file.exists():
+        return dict(asked)
+    then = tomllib.loads(file.read_text(encoding="utf-8"))
+    seeds = sorted({*then["seeds"], *asked["seeds"]})
+    wide = {**asked, "seeds": seeds}
+    before, now = (
+        {k: v for k, v in read.items() if ".engine." not in k and k != "seeds"}
+        for read in (started_with(file.read_text(encoding="utf-8")), flat(toml.write(wide)))
+    )
+    if lines := differences(before, now, list(asked["methods"])):
+        raise CheckpointError(
+            f"{folder} holds runs of other settings",
+            code="K012",
+            where="\n".join(lines),
+            fix="put the settings back, or choose another folder with --out",
+        )
+    wide["experiments"] = then["experiments"]  # with the engine they were begun with
+    storage.replace_file(file, toml.write(wide).encode())
+    return wide

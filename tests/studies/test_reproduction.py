@@ -1,0 +1,146 @@
+"""The papers' tables: their files, their numbers, and a small one that is run and gone on with."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from math import inf
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from coterie.cli.main import call
+from coterie.core.errors import CheckpointError, ConfigError
+from coterie.runs.comparison import Comparison
+from coterie.runs.reading import Clusters
+from coterie.studies.reproduction import claims, measures, results, running
+from coterie.studies.reproduction.measures import MEASURES
+from coterie.studies.reproduction.papers import TABLES
+from coterie.studies.reproduction.table import Key, Setting, Table
+
+RUNNABLE = [t for t in TABLES.values() if t.experiment]
+TINY = [
+    ("data.source", "digits"),
+    ("data.pool", "train"),
+    ("partition.clients", 6),
+    ("train.rounds", 2),
+    ("engine.name", "serial"),
+]
+
+
+def test_every_table_of_the_five_papers_is_there() -> None:
+    assert sum(len(t.figures) for t in TABLES.values()) == 1083
+    assert len(TABLES) == 24
+
+
+@pytest.mark.parametrize("table", RUNNABLE, ids=lambda t: t.name)
+def test_a_table_names_what_there_is(table: Table) -> None:
+    assert {*table.measures.values(), *dict(table.also.values()).values()} <= {*MEASURES}
+    assert {f.method for f in table.figures} <= {*table.methods}
+    said = {*(s.dataset for s in table.settings), *table.absent}
+    assert {f.dataset for f in table.figures} <= said, "each data set is run, or said why not"
+    asked = running.ask(table.name, "nowhere")
+    for setting in table.settings:
+        made = running.experiments(asked, setting)
+        assert {*table.labels} <= {*made.experiments}
+
+
+@pytest.mark.parametrize("table", RUNNABLE, ids=lambda t: t.name)
+def test_the_claims_of_a_paper_can_be_checked_on_its_own_numbers(table: Table) -> None:
+    own = {Key(*f[:4]): inf if f.value is None else f.value for f in table.figures}
+    also = {
+        Key(f.method, f.dataset, f.setting, table.also[f.metric][0]): f.value
+        for f in table.figures
+        if f.metric in table.also and f.value is not None
+    }
+    found = [claim.check({**own, **also}) for claim in table.claims]
+    assert all(verdict != "not tested" for verdict, _ in found)
+
+
+def asked(out: Path, *methods: str, seeds: int = 1) -> running.Asked:
+    found = running.ask("feddsmic-2", out, (), methods or ("FedAvg", "fedds"), seeds, TINY)
+    return replace(found, settings=found.settings[2:])
+
+
+def test_a_table_is_run_gone_on_with_and_widened(tmp_path: Path) -> None:
+    running.run(asked(tmp_path, "FedAvg"))
+    first = results.Reproduction(asked(tmp_path, "FedAvg"))
+    assert len(first.measured) == 2, "two metrics in one setting"
+    shutil.rmtree(first.asked.folder / "mnist_alpha=1.0" / "fedavg-seed0" / "checkpoints")
+    running.run(asked(tmp_path, seeds=2))  # FedDS joins, and a second seed; what is done stays
+    found = results.Reproduction(asked(tmp_path, seeds=2))
+    rows = {(r.method, r.metric): r for r in found.rows}
+    assert {m for m, _ in rows} == {"FedAvg", "FedDS"}
+    assert all(r.seeds == "0 1" and r.std is not None for r in found.rows)
+    assert "train.rounds = 2" in found.rows[0].cuts
+    assert results.read(results.written(found.rows))[0].key == found.rows[0].key
+    cells = Comparison.load(found.asked.folder / "mnist_alpha=1.0").of("fedavg")
+    own = [100 * c.numbers["accuracy_weighted_top_5"] for c in cells]
+    row = rows["FedAvg", "accuracy_percent_top5_mean"]
+    assert row.measured == pytest.approx(np.mean(own))
+    assert row.difference == pytest.approx(np.mean(own) - 90.4)
+
+
+def test_other_settings_in_the_same_folder_are_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "s"
+    folder.mkdir()
+    made = running.experiments(asked(tmp_path), asked(tmp_path).settings[0]).asked()
+    from coterie.config import toml
+
+    (folder / "compare.toml").write_text(toml.write(made))
+    assert running.widened(folder, made)["seeds"] == [0]
+    made["experiments"]["fedavg"]["train"]["lr"] = 0.5
+    with pytest.raises(CheckpointError, match="other settings"):
+        running.widened(folder, made)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["fedclust-9"], "fedclust-"),
+        (["feddsmic-1"], "is not run"),
+        (["feddsmic-2", "--methods", "FedNope"], "has no method"),
+        (["feddsmic-2", "--dataset", "emnist"], "one of mnist"),
+    ],
+)
+def test_what_cannot_be_run_is_said_at_once(
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(["reproduce", *words]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_the_list_and_a_copy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(["reproduce"]) == 0
+    said = capsys.readouterr().out
+    assert all(name in said for name in TABLES)
+    assert call(["reproduce", "cflgt-1", "--copy", str(tmp_path / "my.toml")]) == 0
+    assert "everybody = 25" in (tmp_path / "my.toml").read_text()
+    with pytest.raises(ConfigError):
+        running.find("nothing")
+
+
+def test_a_claim_is_not_tested_until_all_its_numbers_are_there() -> None:
+    best = claims.best("A", ["A", "B"], "m")
+    some = {Key("A", "d", "s", "m"): 2.0}
+    assert best(some)[0] == "not tested"
+    assert best({**some, Key("B", "d", "s", "m"): 1.0})[0] == "holds"
+    assert best({**some, Key("B", "d", "s", "m"): 3.0}) == (
+        "does not hold",
+        "d s: 2.0 against B 3.0",
+    )
+
+
+def test_clusters_are_settled_after_the_last_change_whatever_they_are_called() -> None:
+    assign = np.array([[0, 0, 0], [0, 1, 1], [0, 0, 1], [3, 3, 2]])
+    found = Clusters(("a", "b", "c"), np.arange(4), assign, None)
+    assert found.settled == 2
+    assert Clusters(("a", "b", "c"), np.arange(1), assign[:1], None).settled == 0
+
+
+def test_a_setting_has_the_figures_that_begin_with_its_name() -> None:
+    one = Setting("FMNIST", "label skew 20%", "fashion-mnist")
+    (some,) = {f.setting for f in TABLES["fedclust-4"].figures if one.has(f)}
+    assert measures.target_of(some) == 0.75
+    assert not any(one.has(f) for f in TABLES["fedclust-2"].figures)
