@@ -15,6 +15,7 @@ from coterie import report
 from coterie.cli.main import call
 from coterie.config import loads
 from coterie.studies import federation, training
+from coterie.studies.experiment import execute
 from coterie.studies.train_loop import Plan
 
 SMALL = ["partition.clients=3", "model.name=mclr", "train.rounds=1"]
@@ -151,3 +152,17 @@ def test_the_plan_of_an_experiment_has_every_field_of_its_file() -> None:
     assert plan == Plan(7, 3, 2, 0.9, everybody=2, checkpoint_every=5, keep=4)
     assert [t for t in range(8) if plan.tests_at(t)] == [0, 3, 6, 7]
     assert [t for t in range(8) if plan.saves_at(t)] == [0, 5, 7]
+
+
+def test_everybody_is_tested_once_more_after_local_epochs(tmp_path: Path) -> None:
+    text = "[partition]\nclients = 4\n[train]\nrounds = 2\n[evaluate]\ntuned = 2\n"
+    given = [("method", "fedavg"), ("model.name", "mclr")]
+    result = execute(loads(text, settings=given), tmp_path / "run", page=False)
+    rows = [r for r in result.history if (r.stage, r.metric) == ("tuned", "accuracy")]
+    assert {r.round for r in rows} == {2}, "after the last round alone"
+    assert len(rows) == 4
+    mean = sum(r.value for r in rows) / 4
+    assert result.summary["tuned"]["accuracy_mean"] == pytest.approx(mean)
+    assert result.summary["tuned"]["epochs"] == 2
+    assert mean != result.summary["before"]["accuracy_mean"], "somebody trained"
+    assert result.history.stages == ("before",), "it is no stage of the method's own"

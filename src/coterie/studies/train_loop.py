@@ -110,11 +110,7 @@ def train_loop(
         rows += measure.scheduled(state, them.method, plan.rounds)
         previous = state.assign
         trained = time.perf_counter()
-        if plan.tests_at(state.round):
-            known = history if plan.absent else None
-            rows = tested(them, state, known, say, told, plan.metrics) + rows
-        if plan.tuned and state.round >= plan.rounds:
-            rows += tuned.tuned(them, state, plan.tuned)
+        rows = tests(them, plan, state, history, say, told) + rows
         history.rows += rows
         if folder:
             folder.record(state, rows, names, truth, kind)
@@ -177,6 +173,19 @@ def announce(them: Gathered, plan: Plan, say: Listener, saved: State | None) -> 
     if saved is None:
         for note in (*them.population.notes, *peculiar(them.population), *them.fed.notes):
             say({"event": "warning", "text": note})
+
+
+def tests(
+    them: Gathered, plan: Plan, state: State, history: History, say: Listener, told: Told
+) -> list[Row]:
+    """The rows of all tests that the plan has after this round."""
+    rows: list[Row] = []
+    if plan.tests_at(state.round):
+        known = history if plan.absent else None
+        rows = tested(them, state, known, say, told, plan.metrics)
+    if plan.tuned and state.round >= plan.rounds:
+        rows += tuned.tuned(them, state, plan.tuned)
+    return rows
 
 
 def tested(
