@@ -30,7 +30,7 @@ from coterie.data.population import Population, partition
 from coterie.engines.front import Front
 from coterie.methods import find
 from coterie.models import factory
-from coterie.runs.records import RunFolder, prepare
+from coterie.runs.records import RunFolder
 from coterie.studies.train_loop import Gathered, Plan, recording, train_loop
 from coterie.tasks.signature import Histogram, Trajectory
 from coterie.tasks.solver import Solver
@@ -112,7 +112,6 @@ def one_round(name: str, n: int, engine: str) -> dict[str, float]:
                 raise Enough
 
     with tempfile.TemporaryDirectory() as place, RunFolder(Path(place)) as folder:
-        prepare(folder.path)
         folder.begin("")
         plan = Plan(rounds=10**6, every=10**6)  # nobody is tested
         with contextlib.suppress(Enough):

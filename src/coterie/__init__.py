@@ -35,6 +35,7 @@ if TYPE_CHECKING:  # every public name, once: for type checkers, and below for w
     from coterie.core.errors import ClientError as ClientError
     from coterie.core.errors import ConfigError as ConfigError
     from coterie.core.errors import CoterieError as CoterieError
+    from coterie.core.errors import CoterieWarning as CoterieWarning
     from coterie.core.errors import DataError as DataError
     from coterie.core.errors import DivergedError as DivergedError
     from coterie.core.errors import FieldError as FieldError

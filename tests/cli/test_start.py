@@ -71,16 +71,19 @@ def test_the_runs_in_a_folder_are_named(tmp_path: Path) -> None:
     assert "name one of the runs in it: demo/fedavg" in said
 
 
+SPARE = ("scipy", "sklearn", "pandas", "plotly", "rich", "flwr", "numpy.f2py")
+
+
 @pytest.mark.slow
-def test_one_round_imports_nothing_that_it_does_not_use(tmp_path: Path) -> None:
-    spare = ("sklearn", "scipy.cluster", "scipy.stats", "scipy.optimize", "pandas", "rich", "flwr")
-    run = ["run", "--rounds", "1", "--method", "fedavg", "--clients", "4", "--out", "r"]
-    assert loaded(*run, code=0, cwd=tmp_path, among=spare)[0] == []
+@pytest.mark.parametrize("method", ["fedavg", "kin"])
+def test_one_round_imports_nothing_that_it_does_not_use(method: str, tmp_path: Path) -> None:
+    run = ["run", "--rounds", "1", "--method", method, "--clients", "4", "--out", "r"]
+    assert loaded(*run, code=0, cwd=tmp_path, among=SPARE)[0] == []
     assert (tmp_path / "r" / "report.html").exists()
 
 
 @pytest.mark.slow
 def test_planted_groups_are_compared_without_scikit_learn(tmp_path: Path) -> None:
-    spare = ("sklearn", "scipy.stats", "scipy.optimize", "pandas")
+    spare = ("sklearn", "scipy.stats", "scipy.optimize", "scipy.cluster", "pandas", "plotly")
     demo = ["demo", "--rounds", "1", "--out", "d"]
     assert loaded(*demo, code=0, cwd=tmp_path, among=spare)[0] == []

@@ -12,7 +12,7 @@ from coterie.core.bounds import dataclass
 from coterie.core.rng import stream
 from coterie.core.types import Client, Layout, Reply, Sent, State, Task
 from coterie.engines.front import Front
-from coterie.engines.question import Question, Refusal
+from coterie.engines.question import Backend, Question, Refusal
 from coterie.tasks import Losses, Score, Solver, Train
 from tests.tiny import federation
 
@@ -27,7 +27,7 @@ class Number(Task):
         raise NotImplementedError
 
 
-class Elsewhere:
+class Elsewhere(Backend):
     """A backend whose clients answer with their id, remember by themselves, and may be refused."""
 
     notes = ("far away",)

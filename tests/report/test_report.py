@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from contextlib import suppress
 from dataclasses import replace
@@ -27,9 +28,10 @@ from coterie.report import read
 from coterie.report.blocks import BLOCKS
 from coterie.report.charts import CHARTS
 from coterie.report.charts.cost import TASKS
+from coterie.report.charts.drawing import Drawing
 from coterie.report.charts.style import PALETTE, Absent, colour, plain
 from coterie.report.facts import asked
-from coterie.report.page import embedded, look, run_page
+from coterie.report.page import embedded, figure_json, look, run_page
 from coterie.report.run_data import RunData
 from coterie.report.script import TRACES, plotly_js
 from coterie.report.verdict import warnings
@@ -64,13 +66,28 @@ def trace(figure: Any, name: str) -> Any:
     return found
 
 
+def as_plotly_has_it(drawn: Drawing) -> Any:
+    """A chart once Plotly's own objects have looked at every key of it."""
+    found = drawn.figure().to_plotly_json()
+    del found["layout"]["template"]
+    return without_scales(json.loads(embedded(found)))
+
+
+def without_scales(figure: Any) -> Any:
+    """Plotly's objects spell out the colour scales that its script knows by name."""
+    for t in figure["data"]:
+        t.pop("colorscale", None)
+    return figure
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_every_chart_is_drawn_or_says_why_not(name: str, folders: Path) -> None:
     run = look(folders / name)
     assert run.baselines.keys() <= {"local", "fedavg"}
     for key in CHARTS:
         with suppress(Absent):  # any other fault is one
-            CHARTS[key](run).to_dict()
+            drawn = CHARTS[key](run)
+            assert without_scales(json.loads(figure_json(drawn))) == as_plotly_has_it(drawn)
 
 
 def test_a_block_for_every_chart() -> None:
@@ -81,7 +98,7 @@ def test_a_block_for_every_chart() -> None:
 def test_a_thousand_clients_make_small_charts(name: str) -> None:
     run = large()
     run = replace(run, baselines={"fedavg": run.final / 2})
-    figure = CHARTS[name](run) if name != "norms" else None
+    figure = CHARTS[name](run).figure() if name != "norms" else None
     for t in figure.data if figure else ():
         if t.type == "heatmap":
             assert len(t.z) <= 200
@@ -93,7 +110,7 @@ def test_a_thousand_clients_make_small_charts(name: str) -> None:
 def test_lines_are_the_numbers_of_the_records(metric: str, folders: Path) -> None:
     run = read(folders / "fedclust")
     history = from_csv((folders / "fedclust/metrics.csv").read_text())
-    figure = CHARTS[metric](run)
+    figure = CHARTS[metric](run).figure()
     mean = history.series("accuracy_mean" if metric == "accuracy" else "loss")
     line = trace(figure, "mean")
     assert dict(zip(line.x, line.y, strict=True)) == mean
@@ -108,7 +125,7 @@ def test_lines_are_the_numbers_of_the_records(metric: str, folders: Path) -> Non
 def test_after_adaptation_is_what_counts(folders: Path) -> None:
     run = read(folders / "fedavg-ft")
     history = from_csv((folders / "fedavg-ft/metrics.csv").read_text())
-    figure = CHARTS["accuracy"](run)
+    figure = CHARTS["accuracy"](run).figure()
     assert list(trace(figure, "mean").y) == list(history.series("accuracy_mean", "after").values())
     before = list(history.series("accuracy_mean", "before").values())
     assert list(trace(figure, "before adaptation").y) == before
@@ -116,7 +133,7 @@ def test_after_adaptation_is_what_counts(folders: Path) -> None:
 
 def test_references_are_the_runs_beside_it(folders: Path) -> None:
     run = look(folders / "fedclust")
-    figure = CHARTS["gains"](run)
+    figure = CHARTS["gains"](run).figure()
     for label, name in (("local only", "local"), ("FedAvg", "fedavg")):
         history = from_csv((folders / name / "metrics.csv").read_text())
         shown = trace(figure, label)
@@ -150,13 +167,13 @@ def test_bytes_add_up(folders: Path) -> None:
     run = read(folders / "fedclust")
     history = from_csv((folders / "fedclust/metrics.csv").read_text())
     spent = history.total("bytes_up") + history.total("bytes_down")
-    assert trace(CHARTS["traffic"](run), "mean accuracy").x[-1] == spent
-    assert sum(CHARTS["uploads"](run).data[0].y) == history.total("bytes_up")
+    assert trace(CHARTS["traffic"](run).figure(), "mean accuracy").x[-1] == spent
+    assert sum(CHARTS["uploads"](run).figure().data[0].y) == history.total("bytes_up")
 
 
 def test_distances_have_names_and_the_tree_they_are_ordered_by(folders: Path) -> None:
     run = read(folders / "fedclust")
-    figure = CHARTS["distances"](run)
+    figure = CHARTS["distances"](run).figure()
     heat, tree = (next(t for t in figure.data if t.type == kind) for kind in ("heatmap", "scatter"))
     names = list(figure.layout.yaxis.ticktext)
     assert sorted(names) == sorted(plain(name, 22) for name in run.clients)
@@ -166,7 +183,7 @@ def test_distances_have_names_and_the_tree_they_are_ordered_by(folders: Path) ->
 
 
 def test_a_map_of_shares_begins_at_none() -> None:
-    heat = next(t for t in CHARTS["labels"](large()).data if t.type == "heatmap")
+    heat = next(t for t in CHARTS["labels"](large()).figure().data if t.type == "heatmap")
     assert heat.zmin == 0, "Plotly ignores one bound without the other"
     assert heat.zmax == np.max(heat.z)
 
@@ -176,7 +193,7 @@ def test_the_page_is_small_and_its_script_can_draw_every_chart(folders: Path) ->
     for make in CHARTS.values():
         for run in (large(), read(folders / "fedclust"), read(folders / "cflgt")):
             with suppress(Absent):
-                kinds |= {t.type for t in make(run).data}
+                kinds |= {t["type"] for t in make(run).data}
     assert kinds <= set(TRACES)
     inside = re.findall(r'moduleType:"trace",[^}]{0,200}?name:"(\w+)"', plotly_js())
     assert set(inside) == set(TRACES)
@@ -184,7 +201,7 @@ def test_the_page_is_small_and_its_script_can_draw_every_chart(folders: Path) ->
 
 
 def test_nobody_is_lost_in_the_river() -> None:
-    (sankey,) = CHARTS["river"](large()).data
+    (sankey,) = CHARTS["river"](large()).figure().data
     columns = {}
     for source, value in zip(sankey.link.source, sankey.link.value, strict=True):
         x = sankey.node.x[source]
@@ -196,17 +213,17 @@ def test_nobody_is_lost_in_the_river() -> None:
 def test_a_cluster_has_one_colour_in_every_chart() -> None:
     run = reported.large(120)
     for c in (0, 3, 11):
-        assert trace(CHARTS["accuracy"](run), f"cluster {c}").line.color == colour(c)
-        assert trace(CHARTS["sizes"](run), f"cluster {c}").marker.color == colour(c)
-        assert trace(CHARTS["clients"](run), f"cluster {c}").marker.color == colour(c)
-        assert colour(c) in CHARTS["river"](run).data[0].node.color
+        assert trace(CHARTS["accuracy"](run).figure(), f"cluster {c}").line.color == colour(c)
+        assert trace(CHARTS["sizes"](run).figure(), f"cluster {c}").marker.color == colour(c)
+        assert trace(CHARTS["clients"](run).figure(), f"cluster {c}").marker.color == colour(c)
+        assert colour(c) in CHARTS["river"](run).figure().data[0].node.color
     assert len({colour(i) for i in range(100)}) == 100
     assert colour(0) == PALETTE[0]
 
 
 def test_distances_are_averaged_not_left_out() -> None:
     D = large().memory["distance"]
-    Z = np.array(CHARTS["distances"](large()).data[0].z)
+    Z = np.array(CHARTS["distances"](large()).figure().data[0].z)
     assert Z.shape == (200, 200)
     assert Z.mean() == pytest.approx(D.mean())  # equal blocks: 1000 / 200
 
@@ -273,7 +290,7 @@ def test_labels_of_charts_are_escaped_too(name: str) -> None:
         large(), events=({"event": "rejected", "round": 1, "client": SCRIPT, "why": SCRIPT},)
     )
     with suppress(Absent):
-        assert "<script" not in CHARTS[name](run).to_json().replace("\\u003c", "<")
+        assert "<script" not in CHARTS[name](run).figure().to_json().replace("\\u003c", "<")
 
 
 def test_json_cannot_end_its_script() -> None:
@@ -332,7 +349,7 @@ def test_a_round_that_was_done_twice_is_shown_once(folders: Path) -> None:
     run = read(folders / "fedclust")
     done = run.round_events[2]
     again = replace(run, events=(*run.events, {**done, "seconds": 100.0, "asked": {}}))
-    shown = CHARTS["time"](again).data
+    shown = CHARTS["time"](again).figure().data
     assert list(shown[0].x) == [0, 1, 2, 3]
     assert sum(t.y[2] for t in shown) == pytest.approx(100)
     (rows,) = (t.rows for t in (asked(again),) if t)
@@ -350,7 +367,7 @@ def test_tasks_are_told_in_words_in_old_folders_and_new(folders: Path) -> None:
     table = asked(run)
     assert table
     assert [[cell.text for cell in row[:2]] for row in table.rows] == [["training", "2"]]
-    assert CHARTS["time"](run).data[0].name == "clients: training"
+    assert CHARTS["time"](run).figure().data[0].name == "clients: training"
 
 
 def test_every_task_of_a_method_has_words() -> None:

@@ -38,13 +38,13 @@ def traces(figure: Any, **have: Any) -> list[Any]:
 
 
 def test_curves_are_means_over_seeds(found: Comparison) -> None:
-    (line,) = traces(CHARTS["curves"](found), name="local", showlegend=None)
+    (line,) = traces(CHARTS["curves"](found).figure(), name="local", showlegend=None)
     lines = [c.history.series("accuracy_mean") for c in found.of("local")]
     assert list(line.y) == [pytest.approx(np.mean([x[t] for x in lines])) for t in (0, 1, 2)]
 
 
 def test_differences_are_paired_by_client_and_seed(found: Comparison) -> None:
-    (box,) = traces(CHARTS["differences"](found), name="local")
+    (box,) = traces(CHARTS["differences"](found).figure(), name="local")
     wanted = [
         100 * (found["local", s].accuracy[c] - found["fedavg", s].accuracy[c])
         for s in found.seeds
@@ -54,7 +54,7 @@ def test_differences_are_paired_by_client_and_seed(found: Comparison) -> None:
 
 
 def test_wins_are_those_of_the_tests(found: Comparison) -> None:
-    bars = CHARTS["wins"](found).data
+    bars = CHARTS["wins"](found).figure().data
     pairs = found.tests().pairs
     assert [list(b.x) for b in bars] == [
         [getattr(p.clients, word) for p in pairs] for word in ("wins", "ties", "losses")
@@ -65,12 +65,12 @@ def test_ranks_are_those_of_friedman(found: Comparison) -> None:
     test = found.tests().friedman_clients
     assert test
     for label in ("fedavg", "local"):
-        (line,) = traces(CHARTS["ranks"](found), name=label)
+        (line,) = traces(CHARTS["ranks"](found).figure(), name=label)
         assert line.x[0] == test.ranks[label]
 
 
 def test_nothing_beats_the_front_in_both(found: Comparison) -> None:
-    (front,) = traces(CHARTS["pareto"](found), name="not beaten")
+    (front,) = traces(CHARTS["pareto"](found).figure(), name="not beaten")
     for row in found.table():
         beaten = [
             y >= row["accuracy_last"] and x <= row["bytes"]

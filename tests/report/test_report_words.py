@@ -33,7 +33,7 @@ def test_nothing_is_compared_with_an_untrained_network(tmp_path: Path) -> None:
     reported.trained(CLUSTERED, tmp_path / "alone/fedclust")
     run = look(tmp_path / "alone/fedclust")
     with pytest.raises(Absent, match="coterie compare --methods local,fedavg,fedclust"):
-        CHARTS["gains"](run)
+        CHARTS["gains"](run).figure()
     page = run_page(run)
     assert 'data-chart="gains"' not in page
     assert "would have otherwise" not in page
@@ -64,7 +64,7 @@ def test_the_headline_and_the_curve_have_the_references(beside: Path) -> None:
     said = verdict.sentence(run)
     assert f"{points:+.1f} points over FedAvg, better for {better} of {run.n} clients" in said
     assert "points over local only" in said
-    curves = {t.name: list(t.y) for t in CHARTS["accuracy"](run).data if t.name}
+    curves = {t.name: list(t.y) for t in CHARTS["accuracy"](run).figure().data if t.name}
     assert curves["FedAvg"] == fedavg.series("accuracy_mean").values.tolist()
     assert curves["local only"] == local.series("accuracy_mean").values.tolist()
     assert "points over FedAvg" in text(run_page(run)), "a column for each in the table"
@@ -74,9 +74,9 @@ def test_clusters_that_never_change_are_told_in_a_sentence(beside: Path) -> None
     run = look(beside / "f")
     counts = sorted(((run.assign[-1] == c).sum() for c in run.clusters), reverse=True)
     with pytest.raises(Flat, match=f"{len(counts)} clusters of {counts[0]}"):
-        CHARTS["sizes"](run)
+        CHARTS["sizes"](run).figure()
     with pytest.raises(Flat, match=r"ARI with the planted groups \d\.\d\d"):
-        CHARTS["agreement"](run)
+        CHARTS["agreement"](run).figure()
     page = run_page(run)
     assert 'data-chart="sizes"' not in page
     assert 'data-chart="agreement"' not in page
@@ -86,8 +86,8 @@ def test_clusters_that_never_change_are_told_in_a_sentence(beside: Path) -> None
 
 def test_clusters_that_move_are_drawn(tmp_path: Path) -> None:
     moves = reported.large()
-    assert CHARTS["sizes"](moves).data
-    assert CHARTS["agreement"](moves).data
+    assert CHARTS["sizes"](moves).figure().data
+    assert CHARTS["agreement"](moves).figure().data
 
 
 @pytest.fixture(scope="module")

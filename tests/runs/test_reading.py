@@ -11,7 +11,7 @@ import torch
 from coterie.core.errors import CheckpointError
 from coterie.core.types import State
 from coterie.runs.reading import RunReader, run_state
-from coterie.runs.records import RunFolder, prepare
+from coterie.runs.records import RunFolder
 from tests.recorded import ROUND, START, begin, happen, measure
 
 NAMES = ("a", "b", "c", "d")
@@ -62,7 +62,7 @@ def test_a_run_that_has_not_begun_is_empty(tmp_path: Path) -> None:
     found = RunReader(begin(tmp_path / "run"))
     assert (found.events, len(found.history), found.summary, found.notes) == ((), 0, {}, {})
     assert found.clusters.assign.shape == (0, 0)
-    assert found.checkpoint() is None
+    assert found.newest == (None, [])
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
@@ -75,7 +75,6 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
 def saved(tmp_path: Path) -> Path:
     """Two rounds with a checkpoint each."""
     state = State.shared(torch.zeros(3), 2)
-    prepare(tmp_path / "run")
     with RunFolder(tmp_path / "run") as run:
         run.begin('method = "fedavg"\n')
         for t in (0, 1):

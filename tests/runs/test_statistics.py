@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from coterie.runs.comparison import findings
-from coterie.runs.statistics import friedman, holm, interval, signed_rank_p, wilcoxon
+from coterie.runs.statistics import friedman, holm, interval, signed_rank_p, student, wilcoxon
 
 SMALL = st.lists(st.integers(-4, 4).filter(bool), min_size=1, max_size=9)
 P = st.lists(st.floats(0, 1), min_size=1, max_size=8)
@@ -162,3 +162,9 @@ def test_a_seed_that_a_method_lacks_is_left_out_for_all() -> None:
     given = scores(seeds=3)
     del given["c"][0]
     assert findings(given).seeds == 2
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 3, 4, 9, 30, 99, 1000])
+@pytest.mark.parametrize("level", [0.8, 0.95, 0.99])
+def test_students_distribution_is_scipys(freedom: int, level: float) -> None:
+    assert student(freedom, level) == pytest.approx(stats.t.ppf((1 + level) / 2, freedom), 1e-10)

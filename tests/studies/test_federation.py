@@ -152,7 +152,7 @@ def test_the_page_marks_the_rounds_that_lack_somebody(server: Server) -> None:
     assert page
     run = read(server.out)
     for chart in ("accuracy", "loss", "worst"):
-        (ring,) = [t for t in CHARTS[chart](run).data if t.name == "somebody absent"]
+        (ring,) = [t for t in CHARTS[chart](run).figure().data if t.name == "somebody absent"]
         assert list(ring.x) == [2]
         assert ring.text[0] == "mean of 2 of 3 clients, without 2"
     assert "over 2 of 3 clients after 2 rounds" in verdict.sentence(run)

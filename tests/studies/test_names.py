@@ -98,7 +98,7 @@ def test_the_page_and_every_chart_have_them_as_text(made: tuple[Path, set[str]])
             "&#39;", "'"
         )
     drawn = json.dumps(
-        [CHARTS[c](data).to_plotly_json() for c in ("distances", "uploads")], default=str
+        [CHARTS[c](data).figure().to_plotly_json() for c in ("distances", "uploads")], default=str
     )
     assert "<img" not in drawn
 

@@ -6,7 +6,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.cluster.hierarchy import fcluster
+from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.spatial.distance import squareform
 from sklearn.metrics import silhouette_score
 from torch import Tensor
 
@@ -314,3 +315,13 @@ def test_a_group_that_moves_together_is_congruent(seed):
 def test_more_similar_groups_are_not_easier_to_separate(cross, gamma):
     assert grouping.separable(cross, gamma) <= grouping.separable(-1.0, gamma)
     assert not grouping.separable(1.0, gamma)
+
+
+@few
+@given(seed=seeds, n=st.integers(2, 30), values=st.sampled_from([3, 10, 10**6]))
+@pytest.mark.parametrize("kind", LINKAGES)
+def test_few_are_merged_as_scipy_merges_them_to_the_bit_also_with_ties(kind, seed, n, values):
+    square = torch.randint(values, (n, n), generator=rng(seed)).double() / 7
+    square = square.triu(1) + square.triu(1).T
+    expected = linkage(squareform(square.numpy(), checks=False), kind)
+    assert torch.equal(grouping.tree(square, kind), torch.from_numpy(expected))

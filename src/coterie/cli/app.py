@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Annotated
 
 import typer
@@ -24,14 +25,6 @@ from coterie.cli import (
 from coterie.core.version import __version__
 
 typer.core.HAS_RICH = False  # or "[default: x]" is escaped for rich, which prints no help here
-app = typer.Typer(
-    name="coterie",
-    help="Clustered and personalised federated learning.",
-    epilog="First steps: coterie demo, then coterie init my.toml and coterie run my.toml.",
-    rich_markup_mode=None,  # rich would be imported for --help
-    pretty_exceptions_enable=False,
-    suggest_commands=False,  # our own message names the nearest command
-)
 
 
 def version(asked: bool) -> None:
@@ -41,7 +34,6 @@ def version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def options(
     show_version: Annotated[
         bool, typer.Option("--version", help="Show the version.", callback=version, is_eager=True)
@@ -53,30 +45,53 @@ def options(
     """Clustered and personalised federated learning."""
 
 
-for command in (
-    train.demo,
-    files.init,
-    files.check,
-    data.data,
-    data.inspect,
-    train.run,
-    train.resume,
-    compare.compare,
-    reproduce.reproduce,
-    newcomers.newcomers,
-    newcomers.place,
-    models.export,
-    models.predict,
-    report.report,
-    report.live,
-    federation.certs,
-    federation.serve,
-    joining.join,
-    lists.methods,
-    lists.models,
-    lists.datasets,
-    doctor.doctor,
-):
-    app.command()(command)
-app.command("open")(report.open_page)
-app.command("help")(lists.explain)
+COMMANDS: dict[str, Callable[..., None]] = {
+    **{
+        command.__name__: command
+        for command in (
+            train.demo,
+            files.init,
+            files.check,
+            data.data,
+            data.inspect,
+            train.run,
+            train.resume,
+            compare.compare,
+            reproduce.reproduce,
+            newcomers.newcomers,
+            newcomers.place,
+            models.export,
+            models.predict,
+            report.report,
+            report.live,
+            federation.certs,
+            federation.serve,
+            joining.join,
+            lists.methods,
+            lists.models,
+            lists.datasets,
+            doctor.doctor,
+        )
+    },
+    "open": report.open_page,
+    "help": lists.explain,
+}
+
+
+def program(names: Iterable[str] = COMMANDS) -> typer.Typer:
+    """The command line with these commands: to describe them all takes longer than to run one."""
+    made = typer.Typer(
+        name="coterie",
+        help="Clustered and personalised federated learning.",
+        epilog="First steps: coterie demo, then coterie init my.toml and coterie run my.toml.",
+        rich_markup_mode=None,  # rich would be imported for --help
+        pretty_exceptions_enable=False,
+        suggest_commands=False,  # our own message names the nearest command
+    )
+    made.callback()(options)
+    for name in names:
+        made.command(name)(COMMANDS[name])
+    return made
+
+
+app = program()

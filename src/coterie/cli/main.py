@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import sys
 import traceback
+import warnings
 from collections.abc import Sequence
-from types import FrameType
+from typing import TextIO
 
 import click
 from click.exceptions import Abort, NoSuchOption
 
 from coterie.cli import say
 from coterie.cli.running import UnderWay
-from coterie.core import shell
-from coterie.core.errors import CheckpointError, ClientError, ConfigError, CoterieError, DataError
+from coterie.core import shell, stopping
+from coterie.core.errors import (
+    CheckpointError,
+    ClientError,
+    ConfigError,
+    CoterieError,
+    CoterieWarning,
+    DataError,
+    StorageError,
+)
 from coterie.core.suggest import similar
 
-INTERRUPTED = 130
 OWN_CODE = re.compile(r"(^|[=,])[A-Za-z_][\w.]*:[A-Za-z_][\w.]*($|[:,])")  # package.module:function
 
 
@@ -28,9 +35,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
     given = [a for a in given if a != "--debug"] or ["--help"]
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, interrupt)
+    stopping.heed()
+    warnings.showwarning = show_warning
     code = call(given, debug)
+    stopping.leave_with(code)
     try:
         sys.stdout.flush()
     except BrokenPipeError:  # the reader went away, as `head` does
@@ -40,12 +48,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def call(given: Sequence[str], debug: bool = False) -> int:
     """Run one command; whatever goes wrong becomes a message and an exit code."""
-    from coterie.cli.app import app
-
     run = UnderWay()
-    expect_own_code(given)
+
     try:
-        code = app(list(given), prog_name="coterie", standalone_mode=False, obj=run)
+        from coterie.cli.app import COMMANDS, app, program
+
+        expect_own_code(given)
+        one = given[0] in COMMANDS and given[0] != "help"  # which explains the others
+        called = program(given[:1]) if one else app
+        code = called(list(given), prog_name="coterie", standalone_mode=False, obj=run)
     except CoterieError as error:
         return failed(error, debug, run)
     except click.UsageError as error:
@@ -56,12 +67,18 @@ def call(given: Sequence[str], debug: bool = False) -> int:
         return interrupted(run)
     except BrokenPipeError:
         return 0
+    except OSError as error:  # of whatever file nobody expected to be refused
+        if debug:
+            traceback.print_exc()
+        named = f"{error.filename}: " if error.filename else ""
+        what = f"{named}{error.strerror or error}"
+        return failed(StorageError(what, code="S002", fix="--debug shows where"), False, run)
     except Exception as error:
         if debug:
             traceback.print_exc()
         what = f"{type(error).__name__}: {error}"
         return failed(CoterieError(what, code="X001", fix="--debug shows where"), False, run)
-    if code == INTERRUPTED:  # what typer makes of Ctrl-C
+    if code == stopping.INTERRUPTED:  # what typer makes of Ctrl-C
         return interrupted(run)
     return code if isinstance(code, int) else 0
 
@@ -115,16 +132,19 @@ def interrupted(run: UnderWay) -> int:
     say.note("\ninterrupted" + ("; the last whole round is saved" if run.saved else ""))
     if run.saved:
         say.label("next", run.again)
-    return INTERRUPTED
+    return stopping.INTERRUPTED
 
 
-_stopping = False
-
-
-def interrupt(number: int, frame: FrameType | None) -> None:
-    """The first signal stops in good order; the second at once."""
-    global _stopping
-    if _stopping:
-        os._exit(INTERRUPTED)
-    _stopping = True
-    raise KeyboardInterrupt
+def show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Our own warnings in a line, as the rest of what is said; others as Python writes them."""
+    if issubclass(category, CoterieWarning):
+        say.label("warning", str(message))
+    else:
+        say.note(warnings.formatwarning(message, category, filename, lineno, line).rstrip())

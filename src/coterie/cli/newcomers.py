@@ -51,11 +51,12 @@ def newcomers(
         flags["newcomers.share"] = 0.2
         config = options.experiment(settings, flags, allow_code=allow_code)
     from coterie.runs import newcomers as joining
+    from coterie.runs.files import text_of
     from coterie.studies import experiment
 
     with watching(config.method, quiet=quiet, json=json) as listen:
         if out and (out / "run.toml").exists():
-            experiment.refuse_changes((out / "run.toml").read_text(), config, ())
+            experiment.refuse_changes(text_of(out / "run.toml"), config, ())
             # Its code is that of `config`, which was allowed when that was read.
             result = running.proceed(out, listen, allow_code=running.own_code(config))
         else:

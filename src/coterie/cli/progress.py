@@ -54,6 +54,8 @@ def warning(event: Event) -> str:
         )
     if event["event"] == "untested":
         return f"warning round {event['round']}: no test samples: {some(event['clients'])}"
+    if event["event"] == "replaced":
+        return f"warning round {event['round']}: {event['text']}"
     if event["event"] == "unplaced":
         return f"warning round {event['round']}: without a model yet: {some(event['clients'])}"
     return ""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from coterie.core import stopping
 from coterie.core.events import Listener
 from coterie.core.shell import command
 
@@ -119,5 +120,6 @@ def under_way(folder: Path, again: str, *, new: bool = False) -> Iterator[None]:
     run = (context and context.find_object(UnderWay)) or UnderWay()
     if not (new and (folder / "run.toml").exists()):  # what another run left is not this one's
         run.folder, run.again = folder, again
-    yield
+    with stopping.begun():
+        yield
     run.folder = None

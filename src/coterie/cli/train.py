@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +12,9 @@ from coterie.cli import options, running, say
 from coterie.cli.options import AllowCode, JsonEvents, Live, NoReport, Out, Quiet, Run, Settings
 from coterie.cli.progress import behind, clusters, warnings, watching
 from coterie.cli.report import watched
+from coterie.core import storage
 from coterie.core.shell import command
+from coterie.runs.files import toml_of
 
 if TYPE_CHECKING:
     from coterie.studies.result import Result
@@ -100,7 +100,7 @@ def resume(
     The result has the same bits as if the run had never been interrupted.
     """
     given = options.assigned(settings, {"train.rounds": rounds})
-    method = str(tomllib.loads((folder / "run.toml").read_text()).get("method", folder.name))
+    method = str(toml_of(folder / "run.toml").get("method", folder.name))
     with watched(folder, live), watching(method, quiet=quiet, json=json) as listen:
         result = running.proceed(
             folder,
@@ -204,7 +204,7 @@ def demo(
     runs = {}
     for name, config in configs.items():
         if (out / name / "run.toml").exists():  # of an old demo; anything else is left alone
-            shutil.rmtree(out / name)
+            storage.remove_folder(out / name)
         with watching(name, quiet=quiet, json=json) as listen:
             runs[name] = running.execute(config, out / name, listen, page=False)
     from coterie.studies.training import write_page

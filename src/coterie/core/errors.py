@@ -85,6 +85,10 @@ class NotFiniteError(DivergedError, ValueError):
         )
 
 
+class CoterieWarning(UserWarning):
+    """Something a user should know that stops nothing, where no run is there to tell it."""
+
+
 class StorageError(CoterieError):
     """A disk that is full or refuses to be written (codes S...)."""
 

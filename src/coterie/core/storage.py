@@ -11,25 +11,34 @@ from pathlib import Path
 
 from coterie.core.errors import StorageError
 
-_REFUSED = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}  # room would help
 
 
 @contextlib.contextmanager
 def speaking(path: Path, size: int = 0) -> Iterator[None]:
-    """Turn a disk that is full or not writable into an error that names the path and the space."""
+    """Turn what the system refuses to write into an error that names the path and the space."""
     try:
         yield
     except OSError as cause:
-        if cause.errno not in _REFUSED:
-            raise
-        home = next((p for p in (path, *path.parents) if p.exists()), Path("/"))
+        home = next((p for p in (path, *path.parents) if os.path.exists(p)), Path("/"))
         free = shutil.disk_usage(home).free
+        full = cause.errno in FULL
         raise StorageError(
-            f"cannot write {path}: {cause.strerror}",
+            f"cannot write {shortened(path)}: {cause.strerror or cause}",
             code="S001",
-            why=f"{size:,} bytes wanted, {free:,} free on its disk",
-            fix="make room or choose another --out; the last whole round is still saved",
+            why=f"{size:,} bytes wanted, {free:,} free on its disk" if full else "",
+            fix=f"{'make room or ' * full}choose another --out; what was saved before is intact",
         ) from cause
+
+
+def shortened(path: Path) -> str:
+    """A path as it can be shown: of one that is too long for the system, the beginning.
+
+    >>> len(shortened(Path("x" * 5000)))
+    200
+    """
+    text = str(path)
+    return text if len(text) <= 200 else f"{text[:199]}…"
 
 
 def make_folder(path: Path) -> None:
@@ -65,11 +74,12 @@ def truncate_file(path: Path, size: int) -> None:
 
 def sync_folder(path: Path) -> None:
     """The names in a folder, on disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    with speaking(path):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def publish(temporary: Path, final: Path) -> None:
@@ -82,5 +92,16 @@ def publish(temporary: Path, final: Path) -> None:
 def replace_file(path: Path, data: bytes) -> None:
     """New contents for a file: the old ones or the new ones are there, never a mixture."""
     temporary = path.with_name(f".{path.name}.tmp")
-    write_file(temporary, data)
-    publish(temporary, path)
+    try:
+        write_file(temporary, data)
+        publish(temporary, path)
+    except StorageError:
+        with contextlib.suppress(OSError):
+            temporary.unlink()  # half of it is of no use, and in the way on a full disk
+        raise
+
+
+def remove_folder(path: Path) -> None:
+    """Remove a folder and all that is in it."""
+    with speaking(path):
+        shutil.rmtree(path)

@@ -18,6 +18,7 @@ from coterie.core.answers import AnswerForm as AnswerForm
 from coterie.core.client import Client as Client
 from coterie.core.known import Known as Known
 from coterie.core.layout import Layout as Layout
+from coterie.core.ledger import Asked as Asked
 from coterie.core.sendable import Sendable as Sendable
 from coterie.core.sendable import place_of as place_of
 from coterie.core.shares import capped
@@ -324,6 +325,9 @@ class Engine(Federation, Protocol):
     def held_back(self, asked: Sequence[Asked], state: State) -> Mapping[int, tuple[float, float]]:
         """Who that answered counts for less of its cluster than it declares: the two shares."""
 
+    def loudest(self) -> str:
+        """Whose numbers in the last answers are the largest, in words; "" if nobody is known."""
+
     def close(self) -> None:
         """End whatever was started to reach the clients; a further question starts it again."""
 
@@ -332,19 +336,3 @@ class Engine(Federation, Protocol):
 
     def restore(self, memories: Mapping[int, Mapping[str, Tensor]]) -> None:
         """Put private memories back."""
-
-
-@dataclass(frozen=True)
-class Asked:
-    """One entry of the ledger: who was asked what, who answered, and what crossed."""
-
-    round: int
-    purpose: str
-    task: str
-    clients: Tensor  # (m,) asked
-    down: Tensor  # (m,) bytes sent to each
-    up: Tensor  # (m,) bytes that came back, 0 for those who did not answer
-    rejected: Mapping[int, str] = field(default_factory=dict)  # client -> why its reply was dropped
-    seconds: float = 0.0
-    alone: Mapping[int, str] = field(default_factory=dict)  # client -> `Reply.alone`
-    samples: int = 0  # seen in local training by those who answered

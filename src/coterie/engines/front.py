@@ -64,6 +64,7 @@ class Front:
         self.everybody = 0
         self.ledger: list[Asked] = []
         self.memory: dict[int, dict[str, Tensor]] = {}
+        self.heard: list[Replies] = []  # the last answers, until the next question
         self.round, self.purpose, self.calls, self.draws = -1, "train", 0, 0
 
     def __enter__(self) -> Self:
@@ -127,6 +128,7 @@ class Front:
     def ask(self, cohort: Tensor, task: Task, state: State, **send: Tensor) -> Replies:
         """Ask each client of the cohort; count every byte; leave out what is refused, by name."""
         began = time.perf_counter()
+        self.heard.clear()
         question = self.question(cohort, task, state, send)
         question.check()
         self.calls += 1
@@ -162,10 +164,12 @@ class Front:
                 time.perf_counter() - began,
                 {i: answer.alone for i, answer in got.items() if answer.alone},
                 self.trained_on(question, [j for j, i in enumerate(ids) if i in got]),
+                tuple(self.backend.mended()),
             )
         )
         self.backend.conclude(question, got.keys(), refused)
-        return self.gather(got)
+        self.heard.append(replies := self.gather(got))
+        return replies
 
     def trained_on(self, question: Question, answered: Sequence[int]) -> int:
         """How many samples these places of a cohort saw in local training, as its recipe plans."""
@@ -188,6 +192,17 @@ class Front:
         who = torch.tensor(sorted(came), dtype=torch.long)
         labels = state.assign[who]
         return held_back(who, labels, self.declared[who], self.sizes[who], self.most)
+
+    def loudest(self) -> str:
+        """Whose numbers in the last answers are the largest, in words; "" if nobody is known."""
+        if not self.heard or not len(self.heard[0].clients):
+            return ""
+        last = self.heard[0]
+        rows = (last.values, *(t for t in last.extra.values() if t.is_floating_point()))
+        most = torch.stack([largest(t) for t in rows if t[0].numel()])
+        peak, who = most.amax(0).max(0)
+        name = self.names[int(last.clients[who])]
+        return f"client {name} sent the largest numbers, up to {float(peak):.2g}"
 
     def question(
         self, cohort: Tensor, task: Task, state: State, send: Mapping[str, Tensor]
@@ -220,3 +235,8 @@ class Front:
             {name: torch.stack([got[i].extra[name] for i in order]) for name in extra},
             self.most,
         )
+
+
+def largest(rows: Tensor) -> Tensor:
+    """(m,) the largest number of each row, whatever its sign: (m, ...) -> (m,) float64."""
+    return rows.reshape(len(rows), -1).abs().amax(1).double()

@@ -164,5 +164,9 @@ class Backend(ABC):
             fix="train.lr a tenth of what it is; the last whole round is still saved",
         )
 
+    def mended(self) -> Sequence[str]:
+        """What broke and was put right since this was last asked, in words."""
+        return ()
+
     def close(self) -> None:  # noqa: B027  most start nothing
         """End whatever was started to answer; a further question starts it again."""

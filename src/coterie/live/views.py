@@ -13,11 +13,12 @@ from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from coterie.core.errors import CoterieError
 
 if TYPE_CHECKING:
+    from coterie.report.charts.drawing import Drawing
     from coterie.report.run_data import RunData
 
 SHOWN = ("accuracy", "river", "distances")
@@ -137,16 +138,16 @@ def overview(run: RunData) -> str:
     return f'{{"about":{embedded(about)},"charts":{{{charts}}}}}'
 
 
-def small(make: Callable[[RunData], Any], run: RunData) -> Any:
+def small(make: Callable[[RunData], Drawing], run: RunData) -> Drawing:
     """A chart of the report in half its width; its strips are named by the caption here."""
-    figure = make(run)
-    for axis in figure.select_xaxes():
-        if axis.title.text in ("cluster", "planted"):
-            axis.title.text = ""
-    return figure.update_layout(height=min(figure.layout.height, 500))
+    drawing = make(run)
+    for name, axis in drawing.layout.items():
+        if name.startswith("xaxis") and axis.get("title", {}).get("text") in ("cluster", "planted"):
+            axis["title"]["text"] = ""
+    return drawing.update_layout(height=min(drawing.layout["height"], 500))
 
 
-def drawn(make: Callable[[], Any]) -> str:
+def drawn(make: Callable[[], Drawing]) -> str:
     """A figure as JSON, or why there is none."""
     from coterie.report.charts.style import Absent
     from coterie.report.page import embedded, figure_json

@@ -18,6 +18,7 @@ from coterie.report.verdict import Tile
 from coterie.runs.comparison import Comparison, Pair
 from coterie.runs.comparison_metrics import tables
 from coterie.runs.comparison_text import accuracy, cost, words
+from coterie.runs.files import text_of
 from coterie.runs.statistics import LEVEL
 from coterie.runs.text_table import TextTable
 
@@ -208,7 +209,7 @@ def amount(text: str) -> float | None:
 
 def again(found: Comparison) -> Section:
     """Where it came from, and what to cite."""
-    text = (found.folder / "compare.toml").read_text()
+    text = text_of(found.folder / "compare.toml")
     names = [re.split(r"[:\[( ]", label)[0] for label in labels(found)]
     cited = dict.fromkeys(facts.bibtex(METHODS.get(name)) for name in names)
     entries = dict.fromkeys(entry for bib in cited for entry in bib.split("\n\n"))

@@ -145,13 +145,15 @@ def terms(config: Mapping[str, Any]) -> list[str]:
     >>> terms({"data": {"source": "digits"}, "partition": {"kind": "dirichlet", "alpha": 0.3}})
     ['digits', 'dirichlet (alpha 0.3)']
     """
-    found = [str(config["data"]["source"])] if "data" in config else []
-    if part := config.get("partition"):
+    found = [str(config["data"].get("source", ""))] if "data" in config else []
+    if isinstance(part := config.get("partition"), Mapping) and part:
         own = {k: v for k, v in part.items() if k in TOLD}
         more = ", ".join(f"{k} {v:g}" for k, v in own.items() if isinstance(v, int | float))
-        found.append(part["kind"] + f" ({more})" * bool(more))
+        found.append(str(part.get("kind", "")) + f" ({more})" * bool(more))
     model = config.get("model")
-    return found + ([str(model["name"] if isinstance(model, Mapping) else model)] if model else [])
+    return found + (
+        [str(model.get("name", "") if isinstance(model, Mapping) else model)] if model else []
+    )
 
 
 def entry(run: RunData) -> Entry | None:

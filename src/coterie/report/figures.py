@@ -12,11 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from coterie.core import storage
 from coterie.core.errors import ConfigError
 from coterie.core.suggest import similar
 from coterie.report import verdict
 from coterie.report.blocks import BLOCKS
 from coterie.report.charts import CHARTS, compared
+from coterie.report.charts.drawing import Drawing
 from coterie.report.charts.style import Absent
 from coterie.report.page import InsightOf, look
 from coterie.report.run_data import Reportable
@@ -28,9 +30,9 @@ NEED_DATA = ("labels", "cross", "trajectories", "gains", "fairness")  # or runs 
 
 
 def figures(folder: str | Path, insight: InsightOf | None = None) -> Iterator[tuple[str, Any]]:
-    """The charts of a run or a comparison that can be drawn, by name."""
+    """The charts of a run or a comparison that can be drawn, by name, as Plotly figures."""
     path = Path(folder)
-    makers: dict[str, Callable[[], Any]]
+    makers: dict[str, Callable[[], Drawing]]
     if (path / "compare.toml").exists():
         found = Comparison.load(path)
         makers = {name: partial(make, found) for name, make in compared.CHARTS.items()}
@@ -39,7 +41,7 @@ def figures(folder: str | Path, insight: InsightOf | None = None) -> Iterator[tu
         makers = {name: partial(CHARTS[name], run) for b in BLOCKS for name, _ in b.charts}
     for name, make in makers.items():
         try:
-            yield name, make()
+            yield name, make().figure()
         except Absent:
             continue  # the page says why
 
@@ -59,7 +61,7 @@ def write_figures(
             )
     kaleido = renderer()
     drawn = list(figures(folder, insight))
-    out.mkdir(parents=True, exist_ok=True)
+    storage.make_folder(out)
     jobs = [
         {
             "fig": figure,
@@ -113,7 +115,7 @@ def draw(result: Reportable, name: str) -> Any:
         )
     run = result.run_data(insight=name in NEED_DATA)
     try:
-        return CHARTS[name](run)
+        return CHARTS[name](run).figure()
     except Absent as why:
         raise ConfigError(
             f"this run has no chart {name!r}", code="C019", why=str(why), fix="choose another"

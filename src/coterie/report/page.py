@@ -19,6 +19,7 @@ from coterie.report import facts, verdict
 from coterie.report.again import command_of_run
 from coterie.report.blocks import BLOCKS, Block
 from coterie.report.charts import CHARTS
+from coterie.report.charts.drawing import Drawing
 from coterie.report.charts.style import DARK, LIGHT, Absent, Flat
 from coterie.report.run_data import (
     Insight,
@@ -90,7 +91,7 @@ def look(folder: str | Path, insight: InsightOf | None = None) -> RunData:
 def save(page: str, file: str | Path) -> Path:
     """Write a page, whole or not at all."""
     path = Path(file)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    storage.make_folder(path.parent)
     storage.replace_file(path, page.encode())
     return path
 
@@ -141,7 +142,7 @@ def left_out(sections: list[Section]) -> list[tuple[str, str]]:
 
 
 def draw(
-    block: Block, make: Callable[[str], Any]
+    block: Block, make: Callable[[str], Drawing]
 ) -> tuple[tuple[Drawn, ...], tuple[str, ...], tuple[tuple[str, str], ...]]:
     """The charts of a block, why others are not there, and what is said instead of a flat one."""
     drawn, absent, said = [], [], []
@@ -155,11 +156,9 @@ def draw(
     return tuple(drawn), tuple(absent), tuple(said)
 
 
-def figure_json(figure: Any) -> str:
-    """A figure without its theme, which the page has; safe inside a script element."""
-    found = figure.to_plotly_json()
-    found["layout"].pop("template", None)
-    return embedded(found)
+def figure_json(drawn: Drawing) -> str:
+    """A chart without its theme, which the page has; safe inside a script element."""
+    return embedded({"data": drawn.data, "layout": drawn.layout})
 
 
 def embedded(value: Any) -> str:

@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 from coterie.core.model_kind import ModelKind, declared, kind_from_shape
 from coterie.methods import METHODS, find
 from coterie.runs import newcomers
+from coterie.runs.files import understanding
 from coterie.runs.history import Row
 from coterie.runs.reading import Clusters, Event, Floats, Ints, RunReader, ended, round_events
 
 REFERENCES = ("local", "fedavg")  # what a reader compares with
+TABLES = ("data", "evaluate", "engine", "newcomers", "train")  # of run.toml, where it has them
 
 
 class Series(NamedTuple):
@@ -64,6 +66,7 @@ class RunData:
     curves: Mapping[str, Series] = field(default_factory=dict)  # and its mean by round
     insight: Insight | None = None  # what only the clients' data can tell
     missing: str = ""  # why there is no insight
+    amiss: tuple[str, ...] = ()  # what is damaged in the folder, and was done without
 
     @property
     def n(self) -> int:
@@ -129,7 +132,11 @@ class RunData:
     @cached_property
     def config(self) -> Mapping[str, Any]:
         """The settings."""
-        return tomllib.loads(self.settings)
+        with understanding((self.folder or Path()) / "run.toml"):
+            tree = tomllib.loads(self.settings)
+            if odd := [t for t in TABLES if not isinstance(tree.get(t, {}), Mapping)]:
+                raise TypeError(f"{odd[0]} is no table")
+            return tree
 
     @property
     def remote(self) -> bool:
@@ -182,12 +189,14 @@ class Reportable(Protocol):
 def read(folder: str | Path, *, memory: bool = True) -> RunData:
     """A run's folder, finished or not; without `memory`, the checkpoint is left alone."""
     records = RunReader(Path(folder))
+    with understanding(records.folder / "metrics.csv"):
+        tables = measured(records.history, records.clusters)
     run = RunData(
         title=records.folder.name,
         settings=records.settings,
         events=records.events,
         summary=records.summary,
-        **measured(records.history, records.clusters),
+        **tables,
         memory={},
         models=0,
         notes={},
@@ -260,11 +269,16 @@ def with_insight(run: RunData, found: Insight | None) -> RunData:
 
 def with_memory(run: RunData) -> RunData:
     """The run with what its last whole checkpoint holds; as it is if there is none."""
-    last = RunReader(run.folder).checkpoint() if run.folder else None
+    last, amiss = RunReader(run.folder).newest if run.folder else (None, [])
     if last is None:
-        return run
-    memory = {k: t.numpy() for k, t in last.state.memory.items()}
-    return replace(run, memory=memory, models=last.state.k, notes=without_settings(last.notes))
+        return replace(run, amiss=tuple(amiss))
+    return replace(
+        run,
+        memory={k: t.numpy() for k, t in last.state.memory.items()},
+        models=last.state.k,
+        notes=without_settings(last.notes),
+        amiss=tuple(amiss),
+    )
 
 
 def without_settings(notes: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ def plotly_js() -> str:
 def write_figure(figure: Any, file: str | Path) -> Path:
     """One figure as a page that needs no network."""
     path = Path(file)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    storage.make_folder(path.parent)
     page: str = figure.to_html(include_plotlyjs=False)
     body = page.replace("<head>", f"<head><script>{plotly_js()}</script>", 1)
     storage.replace_file(path, body.encode())

@@ -157,7 +157,13 @@ def names(run: RunData, some: Any) -> list[str]:
 
 def told(run: RunData) -> Iterator[str]:
     """What the run itself warned of, each once."""
-    yield from dict.fromkeys(str(e["text"]) for e in run.happened("warning"))
+    yield from dict.fromkeys([*run.amiss, *(str(e["text"]) for e in run.happened("warning"))])
+
+
+def replaced(run: RunData) -> Iterator[str]:
+    """Workers that ended or froze, in whose place others did the work."""
+    if events := run.happened("replaced"):
+        yield f"{count(len(events), 'worker was', 'workers were')} replaced: {events[-1]['text']}."
 
 
 def held_back(run: RunData) -> Iterator[str]:
@@ -167,7 +173,7 @@ def held_back(run: RunData) -> Iterator[str]:
         yield f"{which}: {listed(list(who))}."
 
 
-FOUND = (unfinished, refused, held_back, homeless, untested, told)
+FOUND = (unfinished, refused, held_back, replaced, homeless, untested, told)
 
 
 def listed(names: list[str], most: int = 8) -> str:

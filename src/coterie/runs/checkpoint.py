@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -151,6 +150,11 @@ def latest(folder: Path) -> tuple[Checkpoint, list[CheckpointError]]:
     )
 
 
+def passed_over(faults: Iterable[CheckpointError], used: Checkpoint) -> list[str]:
+    """What there is to tell of damaged checkpoints, in whose place an older one is used."""
+    return [f"{fault.what}; round {used.state.round} is used instead" for fault in faults]
+
+
 def rounds(folder: Path) -> list[Path]:
     """The checkpoints of a folder, newest first."""
     return sorted((p for p in folder.glob("[0-9]*") if p.is_dir()), reverse=True)
@@ -179,8 +183,9 @@ def discard(path: Path) -> None:
     if path.exists():
         doomed = path.with_name(f".{path.name.strip('.')}.old.tmp")
         if path != doomed:
-            path.replace(doomed)
-        shutil.rmtree(doomed)
+            with storage.speaking(path):
+                path.replace(doomed)
+        storage.remove_folder(doomed)
 
 
 def seal(manifest: Mapping[str, Any]) -> str:

@@ -7,9 +7,7 @@ FOLDER/table.csv            the table, without times: the same bytes however oft
 
 from __future__ import annotations
 
-import json
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,6 +22,7 @@ from coterie.core.metric_names import less_is_better
 from coterie.core.units import count
 from coterie.runs import comparison_metrics, newcomers, statistics
 from coterie.runs.comparison_text import written
+from coterie.runs.files import json_of, toml_of, understanding
 from coterie.runs.reading import RunReader
 from coterie.runs.statistics import Friedman, Wilcoxon, shown
 
@@ -48,7 +47,7 @@ class Cell(RunReader):
     @cached_property
     def facts(self) -> Mapping[str, Any]:
         """What the cell was made of: `population` and `initial` (SHA-256), and its local work."""
-        return dict(json.loads((self.folder / "cell.json").read_text()))
+        return json_of(self.folder / "cell.json")
 
     @property
     def stage(self) -> str:
@@ -95,13 +94,17 @@ class Comparison:
                 why="it has no compare.toml",
                 fix="name a folder that `coterie compare` wrote",
             )
-        asked = tomllib.loads(file.read_text())
-        cells = (
-            Cell(path / cell_name(label, seed), label, seed)
-            for seed in asked["seeds"]
-            for label in asked["methods"]
-        )
-        return cls(path, asked, tuple(cells))
+        asked = toml_of(file)
+        with understanding(file):
+            cells = tuple(
+                Cell(path / cell_name(label, seed), label, int(seed))
+                for seed in asked["seeds"]
+                for label in asked["methods"]
+            )
+            if not isinstance(asked["experiments"], Mapping):
+                raise TypeError("its experiments are no table")
+            int(asked["last_k"])
+        return cls(path, asked, cells)
 
     @property
     def methods(self) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 from pydantic import TypeAdapter
 
 from coterie.core import storage
+from coterie.runs.files import text_of, understanding
 from coterie.runs.history import csv_lines, unguarded
 
 FILE = "newcomers.csv"
@@ -84,7 +85,8 @@ def read(folder: Path) -> Joined | None:
     """What `record` wrote, or None if nobody joined."""
     if not (folder / FILE).exists():
         return None
-    rows = csv.DictReader(io.StringIO((folder / FILE).read_text()))
-    known = [{name: v or None for name, v in row.items()} for row in rows]
-    known = [row | {"newcomer": unguarded(str(row["newcomer"]))} for row in known]
-    return Joined(TypeAdapter(tuple[Row, ...]).validate_python(known))
+    with understanding(folder / FILE):
+        rows = csv.DictReader(io.StringIO(text_of(folder / FILE)))
+        known = [{name: v or None for name, v in row.items()} for row in rows]
+        known = [row | {"newcomer": unguarded(str(row["newcomer"]))} for row in known]
+        return Joined(TypeAdapter(tuple[Row, ...]).validate_python(known))

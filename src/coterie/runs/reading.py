@@ -24,7 +24,9 @@ from numpy.typing import NDArray
 
 from coterie.core.errors import CheckpointError
 from coterie.core.model_kind import held_number
+from coterie.core.reading import expect_file
 from coterie.runs import checkpoint
+from coterie.runs.files import json_of, text_of, understanding
 from coterie.runs.history import History, from_csv, unguarded
 from coterie.runs.records import saved_bytes
 from coterie.runs.whereabouts import expect_run
@@ -33,7 +35,16 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Event = Mapping[str, Any]
 OWNER = re.compile(r"process (\d+) on (.+)")  # what a run writes into its lock
+MOST = 10**6  # clusters or groups: a larger number is none, and would take memory to draw
 TAIL = 4096  # bytes at the end of the events that tell whether a run has ended
+NEEDS: Mapping[str, Mapping[str, Any]] = {  # what whoever reads an event of a kind relies on
+    "round": {"round": int, "seconds": int | float},
+    "rejected": {"round": int, "client": str, "why": str},
+    "warning": {"text": str},
+    "replaced": {"text": str},
+    "capped": {"client": str},
+    "resume": {"round": int},
+}
 
 
 class Clusters(NamedTuple):
@@ -68,33 +79,38 @@ class RunReader:
     def settings(self) -> str:
         """The text of run.toml; a folder without one is refused."""
         expect_run(self.folder)
-        return (self.folder / "run.toml").read_text()
+        return text_of(self.folder / "run.toml")
 
     @cached_property
     def events(self) -> tuple[Event, ...]:
         """What happened, in order."""
-        return tuple(parsed(whole_lines(self.folder / "events.jsonl")))
+        return events_of(self.folder / "events.jsonl")
 
     @cached_property
     def history(self) -> History:
         """Everything that was measured."""
-        return from_csv(whole_lines(self.folder / "metrics.csv"))
+        file = self.folder / "metrics.csv"
+        with understanding(file):
+            return from_csv(whole_lines(file))
 
     def history_at(self, notes: Mapping[str, Any]) -> History:
         """The history as it stood when the checkpoint with these notes was saved."""
         name = "metrics.csv"
-        return from_csv(saved_bytes(self.folder / name, notes[name]).decode())
+        with understanding(self.folder / name):
+            return from_csv(saved_bytes(self.folder / name, notes[name]).decode())
 
     @cached_property
     def clusters(self) -> Clusters:
         """Who held which model, in the rounds that are written whole."""
-        return clusters_from_csv(whole_lines(self.folder / "clusters.csv"))
+        file = self.folder / "clusters.csv"
+        with understanding(file):
+            return clusters_from_csv(whole_lines(file))
 
     @cached_property
     def summary(self) -> Mapping[str, Any]:
         """The numbers at the end; empty until then."""
         file = self.folder / "summary.json"
-        return dict(json.loads(file.read_text())) if file.exists() else {}
+        return json_of(file) if file.exists() else {}
 
     @cached_property
     def notes(self) -> Mapping[str, Any]:
@@ -106,12 +122,15 @@ class RunReader:
                 continue  # damaged: the one before it counts
         return {}
 
-    def checkpoint(self) -> checkpoint.Checkpoint | None:
-        """The newest checkpoint that is whole, with its tensors; None without one."""
+    @cached_property
+    def newest(self) -> tuple[checkpoint.Checkpoint | None, list[str]]:
+        """The newest checkpoint that is whole, with its tensors, if there is; and what is amiss."""
         try:
-            return checkpoint.latest(self.folder / "checkpoints")[0]
-        except CheckpointError:
-            return None
+            last, faults = checkpoint.latest(self.folder / "checkpoints")
+        except CheckpointError as error:
+            none = not checkpoint.rounds(self.folder / "checkpoints")
+            return None, [] if none else [f"{error.what}: {error.why}"]
+        return last, checkpoint.passed_over(faults, last)
 
     @property
     def seconds(self) -> float:
@@ -147,13 +166,24 @@ def ended(events: Iterable[Event]) -> bool:
 
 def whole_lines(path: Path) -> str:
     """A file up to its last whole line; "" if there is none."""
-    text = path.read_text() if path.exists() else ""
+    text = text_of(path) if path.exists() else ""
     return text[: text.rfind("\n") + 1]
 
 
+def events_of(path: Path) -> tuple[Event, ...]:
+    """The events in a file, in order; none if there is no file."""
+    with understanding(path):
+        return tuple(parsed(whole_lines(path)))
+
+
 def parsed(lines: str) -> Iterable[Event]:
-    """The events on some lines of events.jsonl."""
-    return (json.loads(line) for line in lines.splitlines())
+    """The events on some lines of events.jsonl, each with what belongs to its kind."""
+    for line in lines.splitlines():
+        event = json.loads(line)
+        for key, kind in {"event": str, **NEEDS.get(event["event"], {})}.items():
+            if not isinstance(event[key], kind):
+                raise TypeError(f"{key} of an event is {event[key]!r:.40}")
+        yield event
 
 
 def clusters_from_csv(text: str) -> Clusters:
@@ -163,12 +193,18 @@ def clusters_from_csv(text: str) -> Clusters:
     names = tuple(unguarded(row[1]) for row in rows if row[0] == first)
     n = len(names)
     rows = rows[: len(rows) // n * n] if n else []
+    if [row[1] for row in rows] != [row[1] for row in rows[:n]] * (len(rows) // max(1, n)):
+        raise ValueError("its rounds do not list the same clients")
 
     if not rows:
         return Clusters(names, np.empty(0, np.int64), np.empty((0, 0), np.int64), None)
     rounds = np.array([int(row[0]) for row in rows[::n]], np.int64)
+    if (np.diff(rounds) <= 0).any():
+        raise ValueError("its rounds are not in order")
     held = [held_number(row[2], i % n) for i, row in enumerate(rows)]
     groups = [int(row[3]) for row in rows] if rows[0][3] else None
+    if max(*held, *(groups or [0])) > MOST:
+        raise ValueError(f"it counts more than {MOST:,} clusters or groups")
     group = None if groups is None else np.array(groups, np.int64).reshape(-1, n)
     return Clusters(names, rounds, np.array(held, np.int64).reshape(-1, n), group)
 
@@ -185,11 +221,12 @@ def run_state(folder: Path) -> Literal["waiting", "running", "done", "stopped"]:
 def last_events(path: Path) -> Iterable[Event]:
     """The events on the last few lines of events.jsonl."""
     try:
+        expect_file(path)
         with open(path, "rb") as file:
             begin = max(0, os.fstat(file.fileno()).st_size - TAIL)
             file.seek(begin)
             data = file.read()
-    except FileNotFoundError:
+    except OSError:
         return ()
     first = data.find(b"\n") + 1 if begin else 0  # a line of which only the end was read
     return parsed(data[first : data.rfind(b"\n") + 1].decode())
@@ -201,8 +238,9 @@ def held(lock: Path) -> bool:
     The lock itself is not tried: for that moment a run that starts would find it taken.
     """
     try:
-        owner = OWNER.match(lock.read_text())
-    except FileNotFoundError:
+        expect_file(lock)
+        owner = OWNER.match(lock.read_text(errors="replace"))
+    except OSError:
         return False
     if not owner:
         return False
@@ -210,7 +248,7 @@ def held(lock: Path) -> bool:
         return True
     try:
         os.kill(int(owner[1]), 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
         return True

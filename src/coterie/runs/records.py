@@ -85,8 +85,8 @@ def unused(wanted: Path) -> Path:
     return path
 
 
-def prepare(path: Path) -> None:
-    """A folder for a new run, refused if there is one in it; one that never began may be there."""
+def expect_no_run(path: Path) -> None:
+    """Refuse a folder that holds a run; one that never began may be there."""
     if (path / "run.toml").exists() and checkpoint.rounds(path / "checkpoints"):
         remote = (path / FEDERATION).exists()
         again = command(*(("serve", "--resume", path, "...") if remote else ("resume", path)))
@@ -95,7 +95,6 @@ def prepare(path: Path) -> None:
             code="K005",
             fix=f"continue it with `{again}`, or choose another --out",
         )
-    storage.make_folder(path / "checkpoints")
 
 
 class RunFolder:
@@ -108,8 +107,13 @@ class RunFolder:
         self._lock: IO[str]
 
     def __enter__(self) -> RunFolder:
-        """Keep every other process out; the lock goes with the process, even at kill -9."""
-        self._lock = open(self.path / ".lock", "a+")
+        """Keep every other process out; the lock goes with the process, even at kill -9.
+
+        What is in the folder is looked at only after this, or another run could come between.
+        """
+        storage.make_folder(self.path)
+        with storage.speaking(self.path / ".lock"):
+            self._lock = open(self.path / ".lock", "a+", errors="replace")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as cause:
@@ -130,15 +134,17 @@ class RunFolder:
         self._lock.close()
 
     def begin(self, settings: str) -> None:
-        """A new run, whose folder is prepared; `settings` is the text of its run.toml."""
+        """A new run in a folder that holds none; `settings` is the text of its run.toml."""
+        expect_no_run(self.path)
+        storage.make_folder(self.path / "checkpoints")
         self.sweep()
         self.mend_events()
         storage.replace_file(self.path / "run.toml", settings.encode())
         self.metrics = CsvFile(self.path / "metrics.csv", history.HEADER)
         self.clusters = CsvFile(self.path / "clusters.csv", "round,client,cluster,group\n")
 
-    def back(self) -> checkpoint.Checkpoint:
-        """A run that stopped, put back to the end of its last whole round."""
+    def back(self) -> tuple[checkpoint.Checkpoint, list[str]]:
+        """A run that stopped, put back to the end of its last whole round; and what was amiss."""
         path = self.path
         expect_run(path)
         self.sweep()
@@ -146,15 +152,14 @@ class RunFolder:
         self.metrics = CsvFile.back_to(path / "metrics.csv", last.notes["metrics.csv"])
         self.clusters = CsvFile.back_to(path / "clusters.csv", last.notes["clusters.csv"])
         self.mend_events()
-        for fault in faults:
-            self.event({"event": "warning", "text": str(fault.what), "used": str(last.path)})
-        return last
+        return last, checkpoint.passed_over(faults, last)
 
     def sweep(self) -> None:
         """Remove what a crash left half-written."""
         checkpoint.sweep(self.path / "checkpoints")
         for stray in self.path.glob(".*.tmp"):
-            stray.unlink()
+            with storage.speaking(stray):
+                stray.unlink()
 
     def event(self, event: Mapping[str, Any]) -> None:
         """Write what happened, and when, as a line of events.jsonl."""

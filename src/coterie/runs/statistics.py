@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from math import inf, sqrt
+from math import cos, inf, pi, sin, sqrt, tan
 
 import numpy as np
 
@@ -45,10 +45,30 @@ def interval(values: Sequence[float], level: float = 1 - LEVEL) -> Interval:
     mean = float(np.mean(values))
     if n < 2:
         return Interval(mean, None, None, n)
-    from scipy.special import stdtrit  # here: scipy takes a while to import
-
     std = float(np.std(values, ddof=1))
-    return Interval(mean, float(stdtrit(n - 1, (1 + level) / 2)) * std / sqrt(n), std, n)
+    return Interval(mean, student(n - 1, level) * std / sqrt(n), std, n)
+
+
+def student(freedom: int, level: float) -> float:
+    """The t whose -t to t hold this share of Student's distribution.
+
+    For whole degrees of freedom that share is a finite sum (Abramowitz and Stegun, 26.7.3 and
+    26.7.4), and no reason to import scipy, which takes longer than a short run.
+
+    >>> round(student(1, 0.95), 3), round(student(4, 0.95), 3)
+    (12.706, 2.776)
+    """
+    odd = freedom % 2
+    j = np.arange(1, freedom // 2 if not odd else (freedom - 1) // 2)
+    factors = np.cumprod([1.0, *((2 * j - 1 + odd) / (2 * j + odd))])
+    powers = 2 * np.arange(len(factors)) + odd
+    low, high = 0.0, pi / 2  # of the angle whose tangent is t / sqrt(freedom)
+    for _ in range(60):
+        angle = (low + high) / 2
+        share = sin(angle) * float(factors @ cos(angle) ** powers) if freedom > 1 else 0.0
+        within = 2 / pi * (angle + share) if odd else share
+        low, high = (angle, high) if within < level else (low, angle)
+    return sqrt(freedom) * tan(low)
 
 
 @dataclass(frozen=True)

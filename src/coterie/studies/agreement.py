@@ -20,6 +20,7 @@ from coterie.core.client import Client
 from coterie.core.errors import ConfigError
 from coterie.core.shell import command
 from coterie.data.population import Population
+from coterie.runs.files import json_of, understanding
 from coterie.runs.whereabouts import FEDERATION
 
 if TYPE_CHECKING:
@@ -74,8 +75,9 @@ class Agreement:
         """The agreement of a run, or None if its clients have not met."""
         if not (folder / FILE).exists():
             return None
-        read = json.loads((folder / FILE).read_text())
-        return cls(read.pop("experiment"), **{name: tuple(v) for name, v in read.items()})
+        with understanding(folder / FILE):
+            read = json_of(folder / FILE)
+            return cls(read.pop("experiment"), **{name: tuple(v) for name, v in read.items()})
 
 
 def agree(clients: Mapping[str, RemoteClient], expected: Iterable[str]) -> Agreement:

@@ -27,6 +27,7 @@ from coterie.data.population import Population, partition
 from coterie.methods import METHODS, find
 from coterie.models.zoo import AUTO, suited
 from coterie.runs import checkpoint, newcomers, records
+from coterie.runs.files import toml_of
 from coterie.runs.whereabouts import expect_run
 from coterie.studies import training
 from coterie.studies.agreement import refuse_federation
@@ -164,7 +165,7 @@ def config_of(
 def from_python(path: Path) -> bool:
     """Whether a run was started from Python, without an experiment file."""
     expect_run(path)
-    return tomllib.loads((path / "run.toml").read_text()).get("started_from") == "python"
+    return toml_of(path / "run.toml").get("started_from") == "python"
 
 
 def python_alone(path: Path) -> CheckpointError:

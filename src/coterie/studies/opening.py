@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from coterie.config import Config
 from coterie.core import rng
-from coterie.core.errors import CheckpointError, DataError
+from coterie.core.errors import CheckpointError, CoterieWarning, DataError
 from coterie.core.layout import Layout
 from coterie.core.types import Method
 from coterie.data.load import load
@@ -54,7 +55,9 @@ def open_run(
     """
     path = Path(folder)
     expect_run(path)
-    saved, _ = checkpoint.latest(path / "checkpoints")
+    saved, faults = checkpoint.latest(path / "checkpoints")
+    for text in checkpoint.passed_over(faults, saved):
+        warnings.warn(text, CoterieWarning, stacklevel=2)
     known = RunModel.load(path)
     if experiment.from_python(path):
         run = of_python(path, known, saved, model, method, allow_code)

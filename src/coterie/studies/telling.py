@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from coterie.core.errors import CoterieError
+from coterie.core.errors import CoterieError, NotFiniteError
 from coterie.core.events import Listener
 from coterie.core.types import Asked, Engine, State
 
@@ -21,8 +21,11 @@ class Told:
 
 
 def tell_rejected(asked: Iterable[Asked], names: Sequence[str], say: Listener) -> None:
-    """Tell whose answer to which task was not used, and why."""
+    """Tell whose answer to which task was not used, and why; and what broke and was mended."""
     for entry in asked:
+        for text in entry.mended:
+            at = {"round": round_of(entry), "task": entry.task}
+            say({"event": "replaced", **at, "text": text})
         for i, why in entry.rejected.items():
             at = {"round": round_of(entry), "client": names[i], "task": entry.task}
             say({"event": "rejected", **at, "why": why})
@@ -57,7 +60,9 @@ def telling(fed: Engine, say: Listener) -> Iterator[None]:
     """What was rejected is told also where the run ends, which may be why it does."""
     try:
         yield
-    except CoterieError:
+    except CoterieError as error:
+        if isinstance(error, NotFiniteError):
+            error.where = error.where or fed.loudest()
         tell_rejected(fed.ledger, fed.names, say)
         raise
 

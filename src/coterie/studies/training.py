@@ -29,7 +29,7 @@ from coterie.methods.refusals import expect_possible
 from coterie.methods.written import as_plain
 from coterie.models import factory
 from coterie.runs import checkpoint
-from coterie.runs.records import RunFolder, prepare
+from coterie.runs.records import RunFolder
 from coterie.studies.arguments import PlanOptions, clients_of, method_of, plan_of
 from coterie.studies.opened import known_of
 from coterie.studies.result import Result
@@ -115,17 +115,16 @@ def train(
     """
     expect_metrics(plan.metrics)
     folder, last = RunFolder(out, keep=plan.keep) if out else None, None
-    goes_on = out and resume and checkpoint.rounds(out / "checkpoints")
-    if out and goes_on:
-        checkpoint.expect_rounds_left(out / "checkpoints", plan.rounds)
-    elif out:
-        prepare(out)
+    amiss: list[str] = []
     with folder or nullcontext():
-        if folder and goes_on:
-            last = folder.back()
+        if folder and resume and checkpoint.rounds(folder.path / "checkpoints"):
+            checkpoint.expect_rounds_left(folder.path / "checkpoints", plan.rounds)
+            last, amiss = folder.back()
         elif folder:
             folder.begin(settings)
         say = recording(folder, tell)
+        for text in amiss:
+            say({"event": "warning", "text": text})
         them = gather(say, last)
         with closing(them.fed):
             facts = facts_of(settings, them) if folder else {}

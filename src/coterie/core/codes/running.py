@@ -108,6 +108,19 @@ RUNNING: dict[str, Code] = {
         "Its tensors have other names, shapes or another order than those of the run.",
         "Give the network of the run, with the same layers and the same frozen ones.",
     ),
+    "K017": Code(
+        "a file of a run that cannot be read",
+        "The system refuses to read it, or something else has its name: a folder, a pipe, a "
+        "device. Nothing of the kind is opened.",
+        "Check the file and its permissions, or take it from a copy of the run.",
+    ),
+    "K018": Code(
+        "a damaged file of a run",
+        "Its text is not what a run writes: cut short, changed, or in another encoding. "
+        "checkpoints/ has hashes and repairs itself (K002); the other files do not.",
+        "Put the file back from a copy of the run; `coterie resume` writes report.html, "
+        "summary.json and model.json again.",
+    ),
     "Q001": Code(
         "a round that too few clients answered",
         "A question has engine.deadline seconds; with fewer answers than engine.quorum of those "
@@ -143,8 +156,15 @@ RUNNING: dict[str, Code] = {
     ),
     "S001": Code(
         "a file that cannot be written",
-        "The disk is full, read-only, or a limit was reached. The last whole round is intact.",
+        "The disk is full or read-only, a limit was reached, or the name cannot be one: too "
+        "long, or below a file. The last whole round is intact.",
         "Make room or choose another folder with --out, then resume.",
+    ),
+    "S002": Code(
+        "a file or folder that the system refuses",
+        "The operating system said no where nobody expected it: permissions, a broken link, a name "
+        "that is too long, too many open files.",
+        "Look at the path that the message names.",
     ),
     "U001": Code(
         "your own code raised an exception on a client",

@@ -7,7 +7,7 @@ import os
 import sys
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -35,13 +35,13 @@ class Worker(Protocol):
 
     @property
     def exit_reason(self) -> str:
-        """How it ended, if it is dead."""
+        """How it ended, or why it was ended."""
 
     def give(self, packed: Any, portions: list[Portion]) -> None:
         """Hand it some portions of a packed question; of a dead one, `answer` will tell."""
 
     def answer(self) -> list[list[Reply] | Failure] | None:
-        """What came of these portions; nothing if it died over them."""
+        """What came of these portions; nothing if it died or froze over them."""
 
     def stop(self, seconds: float = 0) -> None:
         """End it: by itself within so many seconds, or else by force."""
@@ -65,7 +65,7 @@ class Cluster(Protocol[W]):
         """A question, laid out so that all workers can have it."""
 
     def ready(self, busy: Sequence[W]) -> Sequence[W]:
-        """Those of them who have something to say, as soon as there is one."""
+        """Those of them who have something to say, or will never have, as soon as there is one."""
 
     def close(self) -> None:
         """End what was begun by `prepare`."""
@@ -85,6 +85,7 @@ class Workers(Backend, Generic[W]):
     def __init__(self, inner: Serial, cluster: Cluster[W]) -> None:
         self.inner, self.cluster, self.notes = inner, cluster, inner.notes
         self.workers: list[W] = []
+        self.replaced: list[str] = []
         weakref.finalize(self, stop_all, self.workers, os.getpid())
 
     def answers(self, question: Question) -> Iterator[tuple[int, Reply | Refusal]]:
@@ -120,13 +121,19 @@ class Workers(Backend, Generic[W]):
             if place == len(self.workers):
                 self.workers.append(self.cluster.hire(self.inner, setting, self.workers))
             elif not self.workers[place].alive:
-                self.replace(self.workers[place], setting)
+                self.replace(self.workers[place], setting, "before it was asked")
 
-    def replace(self, worker: W, setting: Setting) -> None:
-        """Put a new worker in the place of a dead one."""
+    def replace(self, worker: W, setting: Setting, when: str) -> None:
+        """Put a new worker in the place of one that is dead or frozen, and remember to tell."""
         worker.stop()
         new = self.cluster.hire(self.inner, setting, self.workers)
         self.workers[self.workers.index(worker)] = new
+        self.replaced.append(f"a worker was replaced: {worker.exit_reason} {when}")
+
+    def mended(self) -> Sequence[str]:
+        """Which workers were replaced since this was last asked, and why."""
+        told, self.replaced = self.replaced, []
+        return told
 
     def close(self) -> None:
         """End all workers; another question would start new ones."""
@@ -156,7 +163,7 @@ class Workers(Backend, Generic[W]):
             for worker in self.cluster.ready(busy):
                 portions, outcomes = worker.busy, worker.answer()
                 if outcomes is None:
-                    self.replace(worker, question.setting)
+                    self.replace(worker, question.setting, f"at {whose(question, portions)}")
                     deaths.update(portion[0] for portion in portions)
                     if max(deaths.values()) >= DEATHS:
                         raise deadly(question, portions[0], worker.exit_reason)
@@ -215,12 +222,17 @@ def stop_all(workers: list[W], owner: int, seconds: float = 0) -> None:
         workers.pop().stop(seconds)
 
 
+def whose(question: Question, portions: Iterable[Portion]) -> str:
+    """The clients at some places, in words."""
+    names = [question.name(j) for portion in portions for j in portion]
+    some = ", ".join(names[:10]) + ", ..." * (len(names) > 10)
+    return f"client {some}" if len(names) == 1 else f"clients {some}"
+
+
 def deadly(question: Question, portion: Portion, exit_reason: str) -> ClientError:
     """The error about a portion that no worker survives."""
-    names = [question.name(j) for j in portion]
-    who = f"client {names[0]}" if len(names) == 1 else f"clients {', '.join(names)}"
     return ClientError(
-        f"{DEATHS} worker processes died on {who}",
+        f"{DEATHS} worker processes died on {whose(question, [portion])}",
         code="U002",
         where=f"round {question.round + 1}, {type(question.task).__name__}; "
         f"the last one: {exit_reason}",

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from coterie.core import stopping
 from coterie.core.errors import CoterieError
 from coterie.core.types import Reply, State, Task
 from coterie.engines.question import Portion, Question, Setting
@@ -188,6 +189,7 @@ def become_worker(parent: int) -> None:
     """Make this process a worker: one thread, deaf to Ctrl-C, and gone when its parent is."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    stopping.hear_again()
     gc.freeze()  # what was inherited is shared with the parent as long as nobody touches it
     tune()
     if sys.platform == "linux":

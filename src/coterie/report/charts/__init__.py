@@ -1,4 +1,4 @@
-"""The charts of a run: each a small function from `RunData` to a Plotly figure.
+"""The charts of a run: each a small function from `RunData` to a `Drawing`.
 
 A chart that a run has nothing for raises `Absent` with the reason.
 """
@@ -6,12 +6,12 @@ A chart that a run has nothing for raises `Absent` with the reason.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from coterie.report.charts import accuracy, clusters, cost, distances, insight, metrics
+from coterie.report.charts.drawing import Drawing
 from coterie.report.run_data import RunData
 
-CHARTS: dict[str, Callable[[RunData], Any]] = {
+CHARTS: dict[str, Callable[[RunData], Drawing]] = {
     chart.__name__: chart
     for chart in (
         *(accuracy.accuracy, accuracy.loss, metrics.metrics, metrics.classes, accuracy.gains),

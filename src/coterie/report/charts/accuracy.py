@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from coterie.report.charts import style
+from coterie.report.charts.drawing import Drawing
 from coterie.report.charts.style import ACCURACY, FROM_ZERO, QUIET, Absent, add_line, colour, plain
 from coterie.report.run_data import RunData, last_known
 from coterie.runs.reading import Floats
@@ -20,25 +21,25 @@ REFERENCE = {"local": "local only", "fedavg": "FedAvg"}  # reference methods in 
 STEPS = 10  # clusters with a curve of their own over their clients
 
 
-def accuracy(run: RunData) -> Any:
+def accuracy(run: RunData) -> Drawing:
     """Accuracy by round: mean, the middle 80 % of clients, and the mean of each cluster.
 
     Reference methods that were run beside this one have a line, too.
     """
-    drawn = lines(run, run.accuracy, "accuracy_mean", "%{y:.1%}").update_yaxes(FROM_ZERO)
+    drawn = lines(run, run.accuracy, "accuracy_mean", "%{y:.1%}").update_yaxes(**FROM_ZERO)
     for dash, (name, series) in zip(("dash", "dot"), run.curves.items(), strict=False):
         words = REFERENCE.get(name, name)
         add_line(drawn, *series, words, hover="%{y:.1%}", color=QUIET, dash=dash, width=2.4)
     return drawn
 
 
-def loss(run: RunData) -> Any:
+def loss(run: RunData) -> Drawing:
     """Loss by round: mean, the middle 80 % of clients, and the mean of each cluster."""
     drawn = lines(run, run.loss, "loss", "%{y:.3f}")
     return drawn.update_yaxes(title="loss (cross-entropy)")
 
 
-def lines(run: RunData, tables: Mapping[str, Floats], metric: str, shown: str) -> Any:
+def lines(run: RunData, tables: Mapping[str, Floats], metric: str, shown: str) -> Drawing:
     """The lines of one metric."""
     table = tested(run, tables)
     drawn = style.figure(hovermode="x unified", xaxis=style.by_round(run.tested))
@@ -62,7 +63,7 @@ def lines(run: RunData, tables: Mapping[str, Floats], metric: str, shown: str) -
     return mark_absent(drawn, run, metric)
 
 
-def mark_absent(drawn: Any, run: RunData, metric: str) -> Any:
+def mark_absent(drawn: Drawing, run: RunData, metric: str) -> Drawing:
     """Rings on the mean in the rounds in which somebody was not tested, with who and how many."""
     rounds = np.flatnonzero(run.absent.any(1))
     if len(rounds):
@@ -89,7 +90,7 @@ def who_is_behind(run: RunData, row: int) -> str:
     return f"mean of {there:,} of {there + len(names):,} clients, without {some}"
 
 
-def of_client(run: RunData, client: int) -> Any:
+def of_client(run: RunData, client: int) -> Drawing:
     """One client's accuracy by round, between the mean of its cluster and of everybody."""
     table = tested(run, run.accuracy)
     held = int(run.assign[-1, client]) if run.clustered else 0
@@ -103,7 +104,7 @@ def of_client(run: RunData, client: int) -> Any:
     for label, values, tint, dash, width in lines:
         look = {"color": tint, "dash": dash, "width": width}
         add_line(drawn, run.tested, values, label, hover="%{y:.1%}", **look)
-    return drawn.update_yaxes(FROM_ZERO)
+    return drawn.update_yaxes(**FROM_ZERO)
 
 
 def tested(run: RunData, tables: Mapping[str, Floats]) -> Floats:
@@ -130,7 +131,7 @@ def cluster_means(run: RunData, table: Floats) -> dict[int, Floats]:
     return means
 
 
-def gains(run: RunData) -> Any:
+def gains(run: RunData) -> Drawing:
     """A dumbbell for each client: from its references to this run; by rank if there are many."""
     known = references(run)
     final = run.final
@@ -185,7 +186,7 @@ def gains(run: RunData) -> Any:
     return drawn
 
 
-def ranked(run: RunData, known: Mapping[str, Floats]) -> Any:
+def ranked(run: RunData, known: Mapping[str, Floats]) -> Drawing:
     """The gain of every client over the last reference in points, from the greatest loss on."""
     name, values = list(known.items())[-1]
     gain = 100 * (run.final - values)
@@ -205,7 +206,7 @@ def ranked(run: RunData, known: Mapping[str, Floats]) -> Any:
         hovertemplate=f"client %{{text}}{where(run)}: %{{y:+.1f}} points<extra></extra>",
         showlegend=False,
     )
-    return drawn.add_hline(0, line_width=1, line_color="rgba(138,147,163,0.8)")
+    return drawn.add_hline(0, width=1, color="rgba(138,147,163,0.8)")
 
 
 def where(run: RunData) -> str:
@@ -227,7 +228,7 @@ def references(run: RunData) -> dict[str, Floats]:
     return {}
 
 
-def fairness(run: RunData) -> Any:
+def fairness(run: RunData) -> Drawing:
     """The share of clients below each accuracy, at the end."""
     final, known = run.final, references(run)
     if np.isnan(final).all():
@@ -247,13 +248,13 @@ def fairness(run: RunData) -> Any:
     return drawn
 
 
-def shares(span: list[float] | None = None, **layout: Any) -> Any:
+def shares(span: list[float] | None = None, **layout: Any) -> Drawing:
     """An empty figure for shares of clients by accuracy."""
     share = {"title": "share of clients at or below", "tickformat": ".0%", "range": [0, 1.02]}
     return style.figure(xaxis={**ACCURACY, "range": span}, yaxis=share, **layout)
 
 
-def add_shares(drawn: Any, values: Floats, name: str, **line: Any) -> None:
+def add_shares(drawn: Drawing, values: Floats, name: str, **line: Any) -> None:
     """Add the share of clients at or below each accuracy, as a curve of steps."""
     x = np.sort(values[~np.isnan(values)])
     if not len(x):
@@ -268,7 +269,7 @@ def add_shares(drawn: Any, values: Floats, name: str, **line: Any) -> None:
     )
 
 
-def worst(run: RunData) -> Any:
+def worst(run: RunData) -> Drawing:
     """The worst client by round, beside the worst tenth and the mean."""
     lines = {
         "accuracy_mean": ("mean", "solid", 3.2),

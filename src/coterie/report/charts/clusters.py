@@ -10,6 +10,7 @@ import numpy as np
 
 from coterie.core.units import count
 from coterie.report.charts import style
+from coterie.report.charts.drawing import Drawing
 from coterie.report.charts.style import Absent, Flat, add_line, by_round, colour, figure
 from coterie.report.run_data import RunData
 from coterie.runs import metrics
@@ -34,7 +35,7 @@ class Column(NamedTuple):
     hue: Callable[[int], str]
 
 
-def river(run: RunData) -> Any:
+def river(run: RunData) -> Drawing:
     """A Sankey diagram: a column for each round that matters, and last the planted groups."""
     grouped(run)
     columns = columns_of(run)
@@ -109,7 +110,7 @@ def links_of(columns: Sequence[Column], place: Mapping[tuple[int, int], int]) ->
     return {**links, "hovertemplate": hover}
 
 
-def sizes(run: RunData) -> Any:
+def sizes(run: RunData) -> Drawing:
     """How many clients each cluster has, round by round."""
     grouped(run)
     if (since := settled(run)) is not None:
@@ -136,7 +137,7 @@ def sizes(run: RunData) -> Any:
     return drawn
 
 
-def agreement(run: RunData) -> Any:
+def agreement(run: RunData) -> Drawing:
     """ARI, NMI and silhouette by round, with the share of clients that moved as bars."""
     if not run.clustered:
         raise Absent(style.UNGROUPED[run.kind])

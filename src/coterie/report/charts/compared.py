@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from coterie.report.charts.accuracy import add_shares, shares
+from coterie.report.charts.drawing import Drawing
 from coterie.report.charts.style import (
     FROM_ZERO,
     QUIET,
@@ -33,7 +34,7 @@ def labels(found: Comparison) -> list[str]:
     return [label for label in found.methods if found.of(label)]
 
 
-def curves(found: Comparison) -> Any:
+def curves(found: Comparison) -> Drawing:
     """Mean accuracy by round: the mean over seeds, and the range of the seeds as a band."""
     drawn = figure(height=440, hovermode="x unified", yaxis=FROM_ZERO)
     for label in labels(found):
@@ -55,11 +56,11 @@ def curves(found: Comparison) -> Any:
             hovertemplate="%{y:.1%}",
             **shared,
         )
-        drawn.update_xaxes(by_round(rounds))
+        drawn.update_xaxes(**by_round(rounds))
     return drawn
 
 
-def ranks(found: Comparison) -> Any:
+def ranks(found: Comparison) -> Drawing:
     """The critical-difference diagram: mean ranks, and bars over what is not told apart."""
     test = found.tests().friedman_clients if len(labels(found)) > 2 else None
     if test is None:
@@ -82,7 +83,7 @@ def ranks(found: Comparison) -> Any:
     return drawn
 
 
-def add_critical_difference(drawn: Any, length: float, height: float) -> None:
+def add_critical_difference(drawn: Drawing, length: float, height: float) -> None:
     """The scale at the top: ranks that are nearer than this are not told apart."""
     text = f"critical difference {length:.2f}"
     drawn.add_scatter(
@@ -99,7 +100,7 @@ def add_critical_difference(drawn: Any, length: float, height: float) -> None:
     )
 
 
-def add_bars(drawn: Any, test: Friedman) -> None:
+def add_bars(drawn: Drawing, test: Friedman) -> None:
     """A bar over each run of methods that are not told apart."""
     for i, bar in enumerate(test.alike):
         ends = [test.ranks[m] for m in bar]
@@ -114,7 +115,7 @@ def add_bars(drawn: Any, test: Friedman) -> None:
         )
 
 
-def add_ranks(drawn: Any, test: Friedman, found: Comparison) -> None:
+def add_ranks(drawn: Drawing, test: Friedman, found: Comparison) -> None:
     """Each method's rank, with a line to its name: the better half to the left, others right."""
     order = sorted(test.methods, key=lambda m: test.ranks[m])
     k, half = len(order), (len(order) + 1) // 2
@@ -140,7 +141,7 @@ def add_ranks(drawn: Any, test: Friedman, found: Comparison) -> None:
         )
 
 
-def differences(found: Comparison) -> Any:
+def differences(found: Comparison) -> Drawing:
     """What each client gains with each method over the first one, in all seeds."""
     first, *others = labels(found)
     if not others:
@@ -173,7 +174,7 @@ def differences(found: Comparison) -> Any:
             fillcolor=faded(found.methods.index(label), 0.15),
             hovertemplate="%{x:+.1f} points<extra></extra>",
         )
-    return drawn.add_vline(0, line_width=1, line_color=QUIET)
+    return drawn.add_vline(0, width=1, color=QUIET)
 
 
 def spread(values: list[float], most: int = 2_000) -> list[float]:
@@ -184,7 +185,7 @@ def spread(values: list[float], most: int = 2_000) -> list[float]:
     return picked
 
 
-def wins(found: Comparison) -> Any:
+def wins(found: Comparison) -> Drawing:
     """For how many clients one method of a pair is better, equal or worse."""
     pairs = found.tests().pairs[:PAIRS]
     if not pairs:
@@ -218,7 +219,7 @@ def wins(found: Comparison) -> Any:
     return drawn
 
 
-def pareto(found: Comparison) -> Any:
+def pareto(found: Comparison) -> Drawing:
     """Accuracy against bytes; the line is what no other method beats in both."""
     rows = found.table()
     drawn = figure(
@@ -253,7 +254,7 @@ def pareto(found: Comparison) -> Any:
     return drawn
 
 
-def evenness(found: Comparison) -> Any:
+def evenness(found: Comparison) -> Drawing:
     """The share of clients at or below each accuracy, for each method, over all seeds."""
     drawn = shares(height=440)
     for label in labels(found):

@@ -10,6 +10,7 @@ import numpy as np
 
 from coterie.report.charts import style
 from coterie.report.charts.accuracy import hues
+from coterie.report.charts.drawing import Drawing
 from coterie.report.charts.style import Absent, add_bars, by_round, figure, plain
 from coterie.report.run_data import RunData
 
@@ -41,7 +42,7 @@ TASKS = {  # what clients are asked, in words: a run's events have the names of 
 }
 
 
-def traffic(run: RunData) -> Any:
+def traffic(run: RunData) -> Drawing:
     """Accuracy against all bytes so far, and the bytes of each round."""
     down, up = run.down.sum(1), run.up.sum(1)
     mean = run.series("accuracy_mean")
@@ -73,7 +74,7 @@ def traffic(run: RunData) -> Any:
     return drawn
 
 
-def uploads(run: RunData) -> Any:
+def uploads(run: RunData) -> Drawing:
     """Bytes that left each client over the whole run; their distribution if there are many."""
     total = run.up.sum(0)
     if not total.any():
@@ -110,7 +111,7 @@ def uploads(run: RunData) -> Any:
     return drawn
 
 
-def time(run: RunData) -> Any:
+def time(run: RunData) -> Drawing:
     """Seconds of each round, stacked by what was done."""
     rounds = {t: parts(e) for t, e in run.round_events.items() if "seconds" in e}
     if not rounds:
@@ -149,7 +150,7 @@ def task_words(task: str) -> str:
     return TASKS.get(task, task)
 
 
-def norms(run: RunData) -> Any:
+def norms(run: RunData) -> Drawing:
     """The norms of updates, where the method reports them."""
     names = {"mean_norm": "norm of the mean update", "max_norm": "largest norm of an update"}
     found = {name: run.series(metric, "clusters") for metric, name in names.items()}
@@ -166,7 +167,7 @@ def norms(run: RunData) -> Any:
     return drawn
 
 
-def rejected(run: RunData) -> Any:
+def rejected(run: RunData) -> Drawing:
     """When whose reply was rejected."""
     events = run.happened("rejected")
     if not events:

@@ -6,14 +6,17 @@ Most methods keep distances; CFLGT how the clients' data pull and push each clas
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import torch
 
 from coterie.report.charts.clusters import planted_colour
+from coterie.report.charts.drawing import Drawing
 from coterie.report.charts.style import SCALE, Absent, add_bars, colour, faded, figure, plain
 from coterie.report.run_data import RunData
 from coterie.runs.reading import Floats, Ints
+from coterie.words.grouping import tree
 
 WIDTH = 0.066  # of a strip beside the matrix
 TREE = 0.12  # of the dendrogram
@@ -21,14 +24,15 @@ NAMED = 60  # up to so many rows, each has its name beside it
 BARE = {"showticklabels": False, "ticks": "", "showgrid": False, "zeroline": False}  # of an axis
 CELLS = 200  # on a side: larger matrices are averaged in blocks
 MARKS = ("circle", "square", "diamond", "cross", "triangle-up", "star", "x", "hexagon")
+FEW = 500  # clients of whom all axes are computed, to keep two
 LINES = 100  # clients with a line of their own
 
 
-def distances(run: RunData) -> Any:
+def distances(run: RunData) -> Drawing:
     """The distance matrix in the order of its dendrogram, with strips of clusters and groups."""
     D, who = matrix(run)
-    tree = dendrogram(D)
-    parts = np.array_split(tree.leaves, min(CELLS, len(who)))
+    found = dendrogram(D)
+    parts = np.array_split(found.leaves, min(CELLS, len(who)))
     names = [
         plain(run.clients[who[p[0]]], 22) + (f" … ({len(p)})" if len(p) > 1 else "") for p in parts
     ]
@@ -62,7 +66,7 @@ def distances(run: RunData) -> Any:
         commonest = [int(np.bincount(labels[p] + 1).argmax()) - 1 for p in parts]
         add_strip(drawn, place, begin, word, commonest, hue, names)
     if whole:
-        add_tree(drawn, tree, len(strips) + 2)
+        add_tree(drawn, found, len(strips) + 2)
     return drawn.update_layout(bargap=0)
 
 
@@ -75,21 +79,34 @@ class Tree(NamedTuple):
 
 
 def dendrogram(D: Floats) -> Tree:
-    """The tree of the clients by mean distance."""
-    from scipy.cluster import hierarchy
-    from scipy.spatial.distance import squareform
+    """The tree of the clients by mean distance; where two branches meet, near ends face each other.
 
-    merges = hierarchy.linkage(
-        squareform(D, checks=False), "average", optimal_ordering=len(D) <= 400
-    )
-    if len(D) > CELLS:  # its branches are not drawn, and scipy walks them by recursion
-        return Tree(hierarchy.leaves_list(merges).astype(np.int64), [], [])
-    found = hierarchy.dendrogram(merges, no_plot=True)
-    places = [[(x - 5) / 10 for x in branch] for branch in found["icoord"]]  # scipy: 5, 15, 25...
-    return Tree(np.array(found["leaves"], np.int64), places, found["dcoord"])
+    >>> dendrogram(np.array([[0.0, 9, 2], [9, 0, 5], [2, 5, 0]])).leaves.tolist()
+    [1, 2, 0]
+    """
+    Z = tree(torch.from_numpy(D)).numpy()
+    below = [[i] for i in range(len(D))]  # the clients of every node
+    for a, b in Z[:, :2].astype(int).tolist():
+        left, right = below[a], below[b]
+        turns = [(one, two) for one in (left, left[::-1]) for two in (right, right[::-1])]
+        left, right = min(turns, key=lambda turn: float(D[turn[0][-1], turn[1][0]]))
+        below.append(left + right)
+    leaves = np.array(below[-1], np.int64)
+    if len(D) > CELLS:  # its branches are not drawn
+        return Tree(leaves, [], [])
+    at = np.argsort(leaves).astype(float).tolist()  # where each node stands, and how high
+    high = [0.0] * len(D)
+    places, heights = [], []
+    for a, b, height in Z[:, :3].tolist():
+        a, b = sorted((int(a), int(b)), key=at.__getitem__)
+        places.append([at[a], at[a], at[b], at[b]])
+        heights.append([high[a], height, height, high[b]])
+        at.append((at[a] + at[b]) / 2)
+        high.append(height)
+    return Tree(leaves, places, heights)
 
 
-def add_tree(drawn: Any, tree: Tree, axis: int) -> None:
+def add_tree(drawn: Drawing, tree: Tree, axis: int) -> None:
     """The dendrogram at the left: a fork lies where the mean distance of two branches is."""
     drawn.add_scatter(
         x=[x for branch in tree.heights for x in (*branch, None)],
@@ -102,7 +119,7 @@ def add_tree(drawn: Any, tree: Tree, axis: int) -> None:
     )
     top = 1.03 * max(map(max, tree.heights))
     drawn.update_layout(
-        {
+        **{
             f"xaxis{axis}": {
                 "domain": [0, TREE - 0.01],
                 "range": [top, 0],
@@ -114,7 +131,7 @@ def add_tree(drawn: Any, tree: Tree, axis: int) -> None:
     )
 
 
-def add_matrix(drawn: Any, D: Floats, parts: list[Ints], names: list[str]) -> None:
+def add_matrix(drawn: Drawing, D: Floats, parts: list[Ints], names: list[str]) -> None:
     """The distances, a cell for each pair of clients or of blocks of clients."""
     Z = blocks(D, parts)
     if len(parts) == len(D):
@@ -135,7 +152,7 @@ def add_matrix(drawn: Any, D: Floats, parts: list[Ints], names: list[str]) -> No
 
 
 def add_strip(
-    drawn: Any,
+    drawn: Drawing,
     place: int,
     begin: float,
     word: str,
@@ -166,10 +183,10 @@ def add_strip(
         "title": {"text": word, "standoff": 4},
         **BARE,
     }
-    drawn.update_layout({f"xaxis{place + 2}": axis})
+    drawn.update_layout(**{f"xaxis{place + 2}": axis})
 
 
-def clients(run: RunData) -> Any:
+def clients(run: RunData) -> Drawing:
     """A map of the clients: near are those whose distance is small."""
     D, who = matrix(run)
     if len(who) < 3:
@@ -214,7 +231,7 @@ def clients(run: RunData) -> Any:
     )
 
 
-def trajectories(run: RunData) -> Any:
+def trajectories(run: RunData) -> Drawing:
     """A line for each client through its classes, in the colour of its cluster."""
     T = run.memory.get("trajectories")
     if T is None:
@@ -286,11 +303,14 @@ def spread_out(D: Floats) -> tuple[Floats, float]:
     >>> round(float(np.linalg.norm(points[1] - points[2])), 6), round(kept, 6)
     (5.0, 1.0)
     """
-    from scipy.linalg import eigh
-
     n, S = len(D), D**2
     B = -(S - S.mean(0) - S.mean(1)[:, None] + S.mean()) / 2
-    values, V = eigh(B, subset_by_index=(n - 2, n - 1))  # in increasing order
+    if n <= FEW:
+        values, V = (part[..., n - 2 :] for part in np.linalg.eigh(B))  # in increasing order
+    else:
+        from scipy.linalg import eigh  # here: scipy takes a while to import
+
+        values, V = eigh(B, subset_by_index=(n - 2, n - 1))
     top, V = np.maximum(values[::-1], 0), V[:, ::-1]
     V = V * np.sign(V[np.abs(V).argmax(0), [0, 1]])  # eigenvectors have no sign of their own
     total = float(np.trace(B))

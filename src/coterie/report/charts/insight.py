@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from coterie.report.charts.accuracy import where
+from coterie.report.charts.drawing import Drawing
 from coterie.report.charts.style import SCALE, UNGROUPED, Absent, add_bars, colour, figure, plain
 from coterie.report.run_data import RunData
 from coterie.runs.reading import Ints
@@ -16,7 +17,7 @@ ROWS = 200  # at most: clients of one cluster are averaged beyond
 NAMED = 60  # up to so many rows, each has its name beside it
 
 
-def cross(run: RunData) -> Any:
+def cross(run: RunData) -> Drawing:
     """Mean accuracy: a row for the clients of each cluster, a column for each model."""
     if run.insight is None:
         raise Absent(f"the models cannot be tested: {run.missing or 'the data were not read'}")
@@ -44,7 +45,7 @@ def cross(run: RunData) -> Any:
     )
 
 
-def labels(run: RunData) -> Any:
+def labels(run: RunData) -> Drawing:
     """Clients x classes as shares of each client's samples, grouped by cluster, with sizes."""
     if run.insight is None:
         raise Absent(f"the clients' data are not at hand: {run.missing or 'they were not read'}")
@@ -106,7 +107,7 @@ def axes(names: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def add_shares(drawn: Any, sums: Ints, names: Sequence[str], classes: Sequence[str]) -> None:
+def add_shares(drawn: Drawing, sums: Ints, names: Sequence[str], classes: Sequence[str]) -> None:
     """The map: which share of a row's samples has which label."""
     share = sums / np.maximum(1, sums.sum(1, keepdims=True))
     drawn.add_heatmap(

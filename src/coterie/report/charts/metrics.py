@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from coterie.report.charts import style
+from coterie.report.charts.drawing import Drawing
 from coterie.report.charts.style import ACCURACY, Absent, add_line, colour, plain
 from coterie.report.run_data import RunData
 from coterie.runs.comparison_metrics import of_run, said
 
 
-def metrics(run: RunData) -> Any:
+def metrics(run: RunData) -> Drawing:
     """The mean over clients of each further metric, by round."""
     names = of_run({metric: None for stage, metric in run.whole if stage == run.stage})
     names = [name for name in names if len(run.series(f"{name}_mean").rounds)]
@@ -24,7 +24,7 @@ def metrics(run: RunData) -> Any:
     return drawn.update_yaxes(title="mean over clients")
 
 
-def classes(run: RunData) -> Any:
+def classes(run: RunData) -> Drawing:
     """The accuracy of each class at the end, over the test samples of all clients."""
     found = {
         int(of[1]): float(series.values[-1])

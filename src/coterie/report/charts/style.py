@@ -10,6 +10,8 @@ import html
 from collections.abc import Sequence
 from typing import Any
 
+from coterie.report.charts.drawing import Drawing
+
 # Okabe and Ito's palette, darkened or lightened until every colour reads on white and on black.
 PALETTE = (
     "#0077bb",  # blue
@@ -124,7 +126,7 @@ def by_round(rounds: Sequence[int] | Any) -> dict[str, Any]:
     return {"title": "round", **({"dtick": 1} if len(rounds) <= 12 else {})}
 
 
-def add_line(drawn: Any, x: Any, y: Any, name: str, *, hover: str, **line: Any) -> None:
+def add_line(drawn: Drawing, x: Any, y: Any, name: str, *, hover: str, **line: Any) -> None:
     """A line of numbers by round; a mark where there is one round alone."""
     drawn.add_scatter(
         x=x.tolist(),
@@ -136,21 +138,18 @@ def add_line(drawn: Any, x: Any, y: Any, name: str, *, hover: str, **line: Any) 
     )
 
 
-def add_bars(drawn: Any, x: list[Any], y: list[Any], color: Any, **more: Any) -> None:
+def add_bars(drawn: Drawing, x: list[Any], y: list[Any], color: Any, **more: Any) -> None:
     """Bars in a colour, or each in its own, without a border."""
     drawn.add_bar(x=x, y=y, marker={"color": color, "line": {"width": 0}}, **more)
 
 
-def figure(**layout: Any) -> Any:
+def figure(**layout: Any) -> Drawing:
     """An empty figure in our layout."""
-    import plotly.graph_objects as go
-
     above = {"orientation": "h", "traceorder": "normal", "y": 1.02, "yanchor": "bottom", "x": 0}
     base = {
-        "template": LIGHT,
         "height": 380,
         "margin": {"l": 64, "r": 24, "t": 24, "b": 52},
         "hoverlabel": {"namelength": -1},
         "legend": above,
     }
-    return go.Figure(layout={**base, **layout})
+    return Drawing({**base, **layout}, LIGHT)

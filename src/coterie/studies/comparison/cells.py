@@ -12,6 +12,7 @@ from coterie.core import storage
 from coterie.core.errors import CoterieError
 from coterie.core.events import Listener
 from coterie.runs.comparison import Cell
+from coterie.runs.files import text_of
 from coterie.studies import experiment
 from coterie.studies.result import Result
 
@@ -21,7 +22,7 @@ BESIDES = ("epochs", "steps", "pretrain", "rounds_before")  # options that are w
 def run_cell(config: Config, cell: Cell, listen: Listener) -> None:
     """One cell from an experiment file: begun, or gone on with where it stopped."""
     if (cell.folder / "run.toml").exists():
-        then = (cell.folder / "run.toml").read_text()
+        then = text_of(cell.folder / "run.toml")
         experiment.refuse_changes(then, config, ())
         # Its code is that of `config`, which was allowed when that was read.
         result = experiment.resume(cell.folder, allow_code=True, on_event=listen, page=False)

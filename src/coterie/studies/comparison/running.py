@@ -23,6 +23,7 @@ from coterie.data.population import Population
 from coterie.methods import METHODS
 from coterie.runs.comparison import Cell, Comparison, cell_name
 from coterie.runs.comparison_text import csv
+from coterie.runs.files import text_of, understanding
 from coterie.runs.records import RunFolder, unused
 from coterie.studies import experiment
 from coterie.studies.arguments import FitOptions, clients_of, meant, method_of
@@ -227,7 +228,8 @@ def record_request(folder: Path, asked: Mapping[str, Any]) -> None:
             raise ConfigError(what, code="C017", fix="write their settings in another way")
         storage.replace_file(file, text.encode())
         return
-    then, now = experiment.started_with(file.read_text()), experiment.flat(text)
+    with understanding(file):
+        then, now = experiment.started_with(text_of(file)), experiment.flat(text)
     lines = differences(then, now, list(asked["methods"]))
     if lines:
         raise CheckpointError(

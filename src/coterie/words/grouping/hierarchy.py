@@ -12,6 +12,7 @@ from torch import Tensor
 
 from coterie.core import checks
 from coterie.words.grouping.labels import STRUCTURE, canonical, joined, silhouette
+from coterie.words.grouping.merging import FEW, merges
 from coterie.words.mixing import average
 
 Linkage = Literal["average", "single", "complete"]
@@ -28,6 +29,9 @@ def tree(distance: Tensor, linkage: Linkage = "average") -> Tensor:
         raise ValueError(f"linkage must be one of {get_args(Linkage)}, got {linkage!r}")
     if len(distance) == 1:
         return torch.zeros(0, 4, dtype=torch.float64)
+    if len(distance) <= FEW:
+        D = distance.double().clamp_min(0)
+        return torch.from_numpy(merges(((D + D.T) / 2).numpy(), linkage))
     from scipy.cluster import hierarchy  # here: scipy takes a while to import
 
     return torch.from_numpy(hierarchy.linkage(_condensed(distance), method=linkage))

@@ -44,11 +44,17 @@ def components(parent: Tensor) -> Tensor:
 
 def joined(a: np.ndarray, b: np.ndarray, nodes: int, n: int) -> Tensor:
     """Labels of the first n of `nodes` when a[i] and b[i] are joined: connected components."""
-    from scipy.sparse import coo_array  # here: scipy takes a while to import
-    from scipy.sparse.csgraph import connected_components
+    group = list(range(nodes))
 
-    graph = coo_array((np.ones(len(a), dtype=bool), (a, b)), shape=(nodes, nodes))
-    return canonical(torch.as_tensor(connected_components(graph, directed=False)[1][:n]).long())
+    def top(i: int) -> int:
+        while group[i] != i:
+            group[i] = group[group[i]]
+            i = group[i]
+        return i
+
+    for x, y in zip(a.tolist(), b.tolist(), strict=True):
+        group[top(x)] = top(y)
+    return canonical(torch.tensor([top(i) for i in range(n)]))
 
 
 def closest(cost: Tensor) -> Tensor:
