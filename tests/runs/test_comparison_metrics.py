@@ -51,8 +51,8 @@ def test_where_less_is_better_the_smaller_wins(compared: Comparison) -> None:
 
 def test_the_page_of_a_run_draws_them(compared: Comparison) -> None:
     run = read(Path(compared["avg", 0].folder))
-    names = [trace.name for trace in CHARTS["metrics"](run).data]
+    names = [trace.name for trace in CHARTS["metrics"](run).figure().data]
     assert names == ["macro-F1", "calibration error"]
-    bars = CHARTS["classes"](run).data[0]
+    bars = CHARTS["classes"](run).figure().data[0]
     assert len(bars.x) == 10
     assert bars.x[3] == compared["avg", 0].history.series("class_3_accuracy")[1]
