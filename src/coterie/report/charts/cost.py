@@ -38,6 +38,10 @@ TASKS = {  # what clients are asked, in words: a run's events have the names of 
     "Controlled": "training with control variates",
     "TrainMixed": "training of both models",
     "Envelope": "training near the common model",
+    "Heaviest": "test of the model that weighs most",
+    "TrainMixture": "training of all models, samples weighted",
+    "ScoreMixture": "test of the mixture",
+    "FindMixture": "weights of a mixture",
     "TrainAggregated": "mixing the common model in, training",
 }
 
