@@ -39,6 +39,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "pacfl": {"clusters": 2},
     "fedsoft": {"clusters": 2},
     "fedem": {"clusters": 2},
+    "metadata": {"column": "group"},
     "feddrift": {"every": 2, "delta": 0.05, "merge": 1.0, "start": "own"},
     "fedrc": {"clusters": 2},
     "fedpfa": {"pretrain": 1, "clusters": 2},
@@ -214,6 +215,7 @@ INSTEAD: dict[tuple[str, str], Any] = {
     ("lg-fedavg", "private"): "none",
     ("fedbn", "private"): "none",
     ("kin", "unrelated"): 1.0,
+    ("metadata", "column"): "parity",
     # among eight clients, a limit that is felt
     **{(name, "landmarks"): 4 for name in METHODS},
 }

@@ -62,6 +62,7 @@ def federation(
         seed=seed,
         public=torch.randn(12, FEATURES, generator=stream(0, "public")),
         groups=torch.arange(len(people)) * groups // n,
+        columns={"parity": [str(i % 2) for i in range(len(people))]},
     )
 
 

@@ -100,6 +100,7 @@ if TYPE_CHECKING:  # every public name, once: for type checkers, and below for w
     from coterie.methods.ifca import IFCA as IFCA
     from coterie.methods.kin import Kin as Kin
     from coterie.methods.local import Local as Local
+    from coterie.methods.metadata import Metadata as Metadata
     from coterie.methods.oracle import Oracle as Oracle
     from coterie.methods.pacfl import PACFL as PACFL
     from coterie.methods.partial import FedBN as FedBN

@@ -69,7 +69,13 @@ def test_any_setting_survives_the_way_through_run_toml(given: dict[str, Any]) ->
 
 def test_every_default_is_written_out() -> None:
     unset = {"data.label", "data.owner", "data.size", "data.gray", "model.head", "model.norm"}
-    unset |= {"evaluate.target", "evaluate.absent", "engine.address", "train.lr_decay"}
+    unset |= {
+        "data.about",
+        "evaluate.target",
+        "evaluate.absent",
+        "engine.address",
+        "train.lr_decay",
+    }
     text = resolved(loads(""))
     written = {".".join(p) for p in _leaves(text)}
     assert written == set(dotted_keys(loads(""))) - unset

@@ -42,7 +42,7 @@ USUAL = {  # of optimisers that want another value than SGD, where none is given
 class Data:
     """What is learned from, and how clients are tested."""
 
-    reader_keys: ClassVar[tuple[str, ...]] = ("label", "owner", "size", "gray")
+    reader_keys: ClassVar[tuple[str, ...]] = ("label", "owner", "about", "size", "gray")
     source: str = "digits"  # a set by its name, a folder of class folders, .csv, .npz, ...
     test: Literal["own", "labels", "proportions"] = "own"  # which samples test a client
     test_share: Share = 0.2  # of a client's samples; of the official test set, where 1 is usual
@@ -51,6 +51,7 @@ class Data:
     public: Whole = 0  # samples of each class that the server holds, for methods that need them
     label: str | Whole | None = None  # CSV: the column of the label, by name or number
     owner: str | Whole | None = None  # CSV: the column of the owner; folder: "folder", see docs
+    about: str | None = None  # CSV: columns that say something of the owner, with commas
     size: Count | tuple[Count, Count] | None = None  # folder: images are resized to this
     gray: bool | None = None  # folder: images are read without their colours
     options: Mapping[str, Any] = field(default_factory=dict)  # whatever else the reader takes

@@ -268,6 +268,10 @@ class Federation(Protocol):
         """(n,) the groups planted in a simulation: for a method that shall know them, no other."""
 
     @property
+    def columns(self) -> Mapping[str, Sequence[str]]:
+        """What the clients come with: of each column, the value of every client."""
+
+    @property
     def seed(self) -> int:
         """The seed of the run, for a server's own draws."""
 
@@ -317,10 +321,8 @@ class Engine(Federation, Protocol):
         """All that was asked since it was last emptied."""
 
     def at(self, round: int, purpose: str = "train", attempt: int = 0) -> Engine:
-        """The same federation as seen in one round; its random addresses start anew.
-
-        `attempt` counts how often the round was begun before; each draws other cohorts.
-        """
+        """The same federation as seen in one round; its random addresses start anew, other ones
+        for each `attempt` at it."""
 
     def held_back(self, asked: Sequence[Asked], state: State) -> Mapping[int, tuple[float, float]]:
         """Who that answered counts for less of its cluster than it declares: the two shares."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import torch
@@ -94,6 +95,9 @@ class Data:
     owners: tuple[str, ...] = ()  # what owners 0, 1, ... are called; empty: by their numbers
     scaler: Scaler = Scaler()  # what was done to the stored numbers; at first nothing
     source: Mapping[str, Any] | None = None  # what `load` read, if that can be read again
+    about: Mapping[str, Mapping[str, str]] = field(
+        default_factory=dict
+    )  # of each column about owners, the value of each by its name
 
     def __repr__(self) -> str:
         known = count(len(self.classes), "class", "classes")
@@ -113,6 +117,8 @@ class Data:
                 digest.update(f"{t.dtype}{tuple(t.shape)}".encode())
                 digest.update(t.contiguous().numpy().data)
         digest.update("\0".join(self.owners).encode())  # their names address their randomness
+        if self.about:
+            digest.update(json.dumps(self.about, sort_keys=True).encode())
         return digest.hexdigest()
 
     def owner_name(self, owner: int) -> str:

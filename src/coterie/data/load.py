@@ -203,7 +203,8 @@ def _in_final_form(
         )
     others = _tensor(x_test), _tensor(y_test), _tensor(owner), _tensor(owner_test)
     peak = peak or raw.peak or full
-    return Data(name, torch.from_numpy(x), torch.from_numpy(y), classes, *others, peak, owners)
+    xs, ys = torch.from_numpy(x), torch.from_numpy(y)
+    return Data(name, xs, ys, classes, *others, peak, owners, about=raw.about)
 
 
 def _tensor(array: Array | None) -> Tensor | None:

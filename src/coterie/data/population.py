@@ -19,7 +19,7 @@ from coterie.data.dataset import Data, Scaling, scale
 from coterie.data.divide.modifiers import rotate
 from coterie.data.kinds import Kind
 from coterie.data.partition import From, Partition, Test, divide, reserve
-from coterie.data.population_given import Several, given
+from coterie.data.population_given import Several, facts, given
 
 HELD = 2**30  # bytes of copies of samples that a population keeps
 
@@ -59,6 +59,7 @@ class Population(Sequence[Client]):
         classes: int | Sequence[str] | None = None,
         *,
         group: Sequence[int] | None = None,
+        columns: Mapping[str, Sequence[object]] | None = None,
         test_share: float = 0.2,
         public: Tensor | None = None,
     ) -> Population:
@@ -67,13 +68,15 @@ class Population(Sequence[Client]):
         They come in a list, or by name. Of an (x, y), `test_share` is kept to test the client; with
         0 nobody is tested who brought no test set. `classes` says how many there are or names them,
         and labels then are places among them, from 0 on; left out, every value is a class.
+        `columns` is what else is known of each client: {"region": ["north", "south"]}.
 
         >>> x, y = torch.zeros(3, 2), torch.tensor([1, 2, 2])
         >>> clients = Population.of({"lyon": (x, y, x, y), "oslo": (x, y, x[:1], y[:1])})
         >>> clients.names, clients.class_names, clients.label_counts().tolist()
         (('lyon', 'oslo'), ('1', '2'), [[1, 2], [1, 2]])
         """
-        return cls(*given(clients, classes, group, test_share), public=public)
+        data, how = given(clients, classes, group, test_share)
+        return cls(replace(data, about=facts(columns or {}, how.names)), how, public=public)
 
     def __len__(self) -> int:
         return len(self.partition)
@@ -126,6 +129,20 @@ class Population(Sequence[Client]):
     def group(self) -> Tensor | None:
         """(n,) the planted group of each client, where there is one."""
         return self.partition.group
+
+    @property
+    def columns(self) -> Mapping[str, Sequence[str]]:
+        """What the clients come with: of each column, the value of every client."""
+        return self.columns_of(self.names)
+
+    def columns_of(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """What is known of these, each by its name; of others nothing, "".
+
+        Where the owners of the data are not the clients, nothing is known of anybody.
+        """
+        own = self.partition.arguments.get("kind", {}).get("kind") in ("natural", "given")
+        about = self.data.about if own else {}
+        return {c: tuple(values.get(n, "") for n in names) for c, values in about.items()}
 
     @property
     def classes(self) -> int:

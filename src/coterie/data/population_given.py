@@ -80,6 +80,21 @@ def given(
     )
 
 
+def facts(
+    columns: Mapping[str, Sequence[object]], names: Sequence[str]
+) -> dict[str, dict[str, str]]:
+    """What is known of each client, by its name.
+
+    >>> facts({"region": ["north", 7]}, ["a", "b"])
+    {'region': {'a': 'north', 'b': '7'}}
+    """
+    for column, values in columns.items():
+        if len(values) != len(names):
+            why = f"column {column}: {count(len(values), 'value')} for {len(names)} clients"
+            raise unfit("", why, "give a value for each client")
+    return {c: dict(zip(names, map(str, v), strict=True)) for c, v in columns.items()}
+
+
 def named(clients: Several) -> dict[str, Given]:
     """Clients by name: the one each has or is given under, or else its place."""
     if isinstance(clients, Mapping):

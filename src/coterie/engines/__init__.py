@@ -62,6 +62,7 @@ def build(
         names=population.names,
         public=population.public,
         groups=population.group,
+        columns=population.columns,
         backend=backend(name, population, layout, workers, address, inner, tell),
     )
 

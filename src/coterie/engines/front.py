@@ -45,12 +45,14 @@ class Front:
         names: Sequence[str] | None = None,
         public: Tensor | Callable[[], Tensor | None] | None = None,
         groups: Tensor | None = None,
+        columns: Mapping[str, Sequence[str]] | None = None,
         backend: Backend | None = None,
         declared: Tensor | None = None,
         most: float = 1.0,
     ) -> None:
         self.population, self.layout, self.classes = clients, layout, classes
         self.seed, self._public, self.groups = seed, public, groups
+        self.columns: Mapping[str, Sequence[str]] = columns or {}
         self.backend: Backend = backend or Serial()
         self.names = list(names) if names is not None else [c.name for c in clients]
         self.clients = torch.arange(len(self.names))

@@ -140,9 +140,9 @@ class RemotePopulation(Population):
     def __init__(self, agreed: Agreement, scaling: str = "standard") -> None:
         self.agreed, self.public, self.recipe = agreed, None, None
         self._scaling = {"how": scaling, "peak": None, "mean": None, "std": None}
-        self.data: Any = SimpleNamespace(classes=agreed.classes, shape=agreed.shape)
+        self.data: Any = SimpleNamespace(classes=agreed.classes, shape=agreed.shape, about={})
         self.partition: Any = SimpleNamespace(
-            names=agreed.names, group=None, notes=(), moves=None, moves_at=0
+            names=agreed.names, group=None, notes=(), moves=None, moves_at=0, arguments={}
         )
 
     def __len__(self) -> int:

@@ -33,6 +33,7 @@ SHORT: dict[str, Any] = {
     "features": 4,
     "match_steps": 1,
     "retrain_steps": 1,
+    "column": "group",
 }
 
 

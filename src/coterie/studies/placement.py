@@ -26,6 +26,7 @@ from coterie.engines.front import Front
 from coterie.models.spec import ModelSpec
 from coterie.runs.measure import moved
 from coterie.runs.metrics import PerClient
+from coterie.studies.opened import OpenedPopulation
 from coterie.tasks.score import Score, accuracy_and_loss
 from coterie.tasks.solver import Solver
 from coterie.tasks.steps import Stepwise, logits
@@ -183,14 +184,16 @@ def several(newcomers: Given | Several) -> Iterator[tuple[str, Given]]:
 def joined(result: Result, new: Sequence[Client]) -> Front:
     """The federation with newcomers at its end; what the others remember, they still do."""
     old = result.population.at(result.state.round)
+    names = [*result.fed.names, *(c.name for c in new)]
     fed = Front(
         Together(old, new),
         result.fed.layout,
         classes=result.fed.classes,
         seed=result.fed.seed,
         sizes=torch.cat([old.sizes, torch.tensor([float(len(c)) for c in new]).double()]),
-        names=[*result.fed.names, *(c.name for c in new)],
+        names=names,
         public=lambda: result.fed.public,
+        columns={} if isinstance(old, OpenedPopulation) else old.columns_of(names),
     )
     fed.restore(result.fed.memories())
     return fed

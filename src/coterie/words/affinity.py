@@ -233,8 +233,8 @@ def responsibilities(losses: Tensor, weights: Tensor) -> Tensor:
 
     The softmax over components of log weight - loss, in float64: rows sum to 1.
 
-    >>> responsibilities(torch.zeros(1, 2), torch.tensor([0.25, 0.75])).tolist()
-    [[0.25, 0.75]]
+    >>> responsibilities(torch.tensor([[2.0, 2.0]]), torch.tensor([0.5, 0.5])).tolist()
+    [[0.5, 0.5]]
     """
     checks.rows(losses, "losses")
     checks.weights(weights, "weights", losses.shape[1])

@@ -55,6 +55,7 @@ DIVIDING: dict[str, Code] = explained_by_family(
         "D045": "no two clients of different groups to change places",
         "D046": "no client has a test sample to be compared on",
         "D047": "clients in whom no groups were planted",
+        "D049": "clients that do not come with the column that is asked for",
         "D048": "the data of a run that was opened are not at hand",
     }
 )

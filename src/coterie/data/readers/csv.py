@@ -60,19 +60,22 @@ def read_csv(
     *,
     label: Column | None = None,
     owner: Column | None = None,
+    about: str | None = None,
     header: bool | None = None,
     separator: str | None = None,
 ) -> Raw:
     """A table whose columns are numbers but for the label, and the owner if there is one.
 
     The label is the column called label, target, class or y, else the last; or the one named by
-    `label`. The first line is a header if it holds such a name or no number at all.
+    `label`. The first line is a header if it holds such a name or no number at all. `about` names
+    columns, with commas, that say something of the owner (a region): they are no features.
     """
     mark = separator or ("\t" if path.suffix.lower() == ".tsv" else ",")
     with reading(path), path.open(newline="", encoding="utf-8-sig") as file:
         bounded(path.stat().st_size, str(path))
         try:
-            return _read(_table(path, csv.reader(file, delimiter=mark), header), label, owner)
+            table = _table(path, csv.reader(file, delimiter=mark), header)
+            return _read(table, label, owner, about)
         except UnicodeDecodeError as error:
             raise _broken(path, f"byte {error.start:,}: it is not UTF-8 text") from error
         except (csv.Error, TypeError) as error:  # TypeError: a separator of two characters
@@ -107,14 +110,17 @@ def _number(cell: str) -> bool:
     return True
 
 
-def _read(table: _Table, label: Column | None, owner: Column | None) -> Raw:
+def _read(
+    table: _Table, label: Column | None, owner: Column | None, about: str | None = None
+) -> Raw:
     """The features, labels and owners of a table."""
     if label is None:
         usual = [i for i, name in enumerate(table.names) if name.casefold() in LABELS]
         label = usual[0] if usual else -1
     target = table.column(label)
     holder = None if owner is None else table.column(owner)
-    features = [i for i in range(len(table.names)) if i not in (target, holder)]
+    facts = Facts(table, about, holder)
+    features = [i for i in range(len(table.names)) if i not in (target, holder, *facts.places)]
     if not features:
         raise DataError(
             f"{table.path} has no column of features",
@@ -144,10 +150,42 @@ def _read(table: _Table, label: Column | None, owner: Column | None) -> Raw:
             if not owners[-1]:
                 fix = "say whose row it is, or remove it"
                 raise fault(table.at(line), "the owner is missing", "D012", fix)
+            facts.read(line, cells, owners[-1])
     x = np.asarray(values).reshape(len(lines), len(features))
     _finite(table, x, lines, features)
     owner_of = None if holder is None else np.array(owners, dtype=str)
-    return Raw(x, _labels(table, words, lines), owner=owner_of)
+    return Raw(x, _labels(table, words, lines), owner=owner_of, about=facts.found)
+
+
+class Facts:
+    """What a table says of its owners: in each of some columns, one value for each of them."""
+
+    def __init__(self, table: _Table, about: str | None, holder: int | None) -> None:
+        names = [name.strip() for name in (about or "").split(",") if name.strip()]
+        self.table, self.places = table, [table.column(name) for name in names]
+        if names and holder is None:
+            raise DataError(
+                f"{table.path}: about = {about!r} without an owner",
+                code="D004",
+                where=table.at(1),
+                why="a column about owners says something of whoever the rows belong to",
+                fix="name the column that says whose a row is: owner=...",
+            )
+        self.found: dict[str, dict[str, str]] = {table.names[i]: {} for i in self.places}
+
+    def read(self, line: int, cells: list[str], owner: str) -> None:
+        """What a row says of its owner, which must be what the others say."""
+        for i in self.places:
+            known, value = self.found[self.table.names[i]], cells[i].strip()
+            if known.setdefault(owner, value) != value:
+                raise fault(
+                    self.table.at(line),
+                    f"{owner} has '{value}' in column '{self.table.names[i]}', "
+                    f"and '{known[owner]}' before",
+                    "D043",
+                    "a column about owners has one value for each of them; if it is about the "
+                    "sample, leave it out of about=...",
+                )
 
 
 def _not_a_number(table: _Table, line: int, cells: list[str], features: list[int]) -> DataError:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ class Raw:
     classes: tuple[str, ...] | None = None  # the names of labels 0..K-1, where they are known
     peak: float | None = None
     channels: str | None = None  # "first" or "last", where the format fixes it
+    about: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # column, owner: value
 
     def tested(self, other: Raw) -> Raw:
         """The same with another source's samples as the test set."""

@@ -63,6 +63,13 @@ CLUSTERED = (
         "FedAvg inside the planted groups, which it is told",
     ),
     Entry(
+        "metadata",
+        "metadata:Metadata",
+        "what a person would try first",
+        "clustered",
+        "FedAvg among the clients that have the same value in a column they come with",
+    ),
+    Entry(
         "ifca",
         "ifca:IFCA",
         "Ghosh et al., NeurIPS 2020",
