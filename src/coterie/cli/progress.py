@@ -120,6 +120,8 @@ def numbers(event: Event, short: bool = False) -> str:
     if "accuracy" in event:
         mean, worst = say.percent(event["accuracy"]), say.percent(event.get("worst"))
         mean += behind(event, short)
+        if "validation" in event and not short:
+            mean += f" (validation {say.percent(event['validation'])})"
         words = [mean, f"worst {worst}"] if short else [f"accuracy {mean}", f"worst client {worst}"]
         found = words + found
     return "  ".join(text.split(" (")[0] if short else text for text in found)

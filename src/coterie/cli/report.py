@@ -119,8 +119,8 @@ def table_of_runs(runs: list[RunData]) -> TextTable:
     more = ("models", "clusters", "ARI", "bytes up", "bytes down")
 
     def last(run: RunData, metric: str, stage: str | None = None, shown: str = ".4f") -> str:
-        values = run.series(metric, stage).values
-        return format(values[-1], shown) if len(values) else ""
+        value = run.value(metric, stage)
+        return format(value, shown) if value == value else ""
 
     rows = tuple(
         (

@@ -119,11 +119,14 @@ def conclude(name: str, result: Result, json: bool, again: Callable[[int], str])
         say.line(result_event(name, result))
         return
     say.result(runs_table({name: result}))
+    if text := chosen(result.summary):
+        say.label("taken", text)
     say.label("records", f"{result.folder}  (metrics.csv, clusters.csv, summary.json)")
     if result.page:
         say.label("report", f"{result.page}    open it: {command('open', result.folder)}")
-    rounds = 2 * int(result.summary["rounds"])
-    say.label("next", f"{again(rounds)}    train on")
+    rounds, taken = int(result.summary["rounds"]), result.summary.get("taken")
+    if not taken or taken["of"] == rounds:  # one that has stopped stays where it is
+        say.label("next", f"{again(2 * rounds)}    train on")
 
 
 def result_event(name: str, result: Result) -> dict[str, Any]:
@@ -164,6 +167,19 @@ def runs_table(runs: Mapping[str, Result]) -> str:
         )
         rows.append(row)
     return say.table(head, rows, numbers=True)
+
+
+def chosen(summary: Mapping[str, Any]) -> str:
+    """Which round the numbers are of, where it was chosen.
+
+    >>> chosen({"taken": {"round": 7, "of": 9, "metric": "loss", "value": 0.5}, "rounds": 20})
+    'round 7 of 9, the best on validation data (loss 0.5000); stopped before round 20'
+    """
+    if not (taken := summary.get("taken")):
+        return ""
+    best = f"the best on validation data ({taken['metric']} {taken['value']:.4f})"
+    early = f"; stopped before round {summary['rounds']}" * (taken["of"] < summary["rounds"])
+    return f"round {taken['round']} of {taken['of']}, {best}{early}"
 
 
 def models(summary: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ from coterie.config.fields import Field
 from coterie.config.problems import Path, Problem
 from coterie.config.tables import all_fields, refuses
 from coterie.config.validate import fits
+from coterie.core import best_by
 from coterie.core.metric_names import METRICS, objections
 from coterie.core.suggest import similar
 from coterie.data import kinds, named
@@ -146,6 +147,26 @@ def protocol(v: Sound) -> Iterator[Problem]:
         yield Problem(("data", "test"), test, reason, 'use test = "own"')
 
 
+def choosing(v: Sound) -> Iterator[Problem]:
+    """A round that is to be chosen, and nothing to choose it by."""
+    stop, at = v("train", "stop"), ("train", "stop")
+    if stop is None:
+        return
+    if not v("data", "validation_share"):
+        fix = "set data.validation_share=0.2; test data never choose"
+        yield Problem(at, stop, "there is no validation data to choose by", fix)
+    metric, names = v("train", "stop", "metric"), best_by.choosable(v("evaluate", "metrics"))
+    if best_by.full(metric) not in names:
+        fix = similar(metric, ["accuracy", *names]) or f"one of {', '.join(names)}"
+        yield Problem((*at, "metric"), metric, "not measured", f"{fix} (see evaluate.metrics)")
+    if v("evaluate", "tuned"):
+        fix = "leave out evaluate.tuned, which is tested after the last round; or train.stop"
+        yield Problem(at, stop, "takes another round than is tuned", fix)
+    if "drift" in v("partition", "kind").split("+"):
+        fix = "leave out drift, or train.stop"
+        yield Problem(at, stop, "no round is best while the data change", fix)
+
+
 def newcomers(v: Sound) -> Iterator[Problem]:
     """Clients held out of a population that has none to spare, or whose samples move."""
     share, clients = v("newcomers", "share"), v("partition", "clients")
@@ -212,6 +233,7 @@ RULES: tuple[Callable[[Sound], Iterator[Problem]], ...] = (
     clusters,
     groups,
     protocol,
+    choosing,
     newcomers,
     network,
     engine,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, ClassVar, Literal
 
+from coterie.core.best_by import Stop
 from coterie.core.bounds import Count, Decay, NonNegative, Positive, Share, Whole, dataclass
 from coterie.data.kinds import Kind, from_dict
 
@@ -46,6 +47,7 @@ class Data:
     source: str = "digits"  # a set by its name, a folder of class folders, .csv, .npz, ...
     test: Literal["own", "labels", "proportions"] = "own"  # which samples test a client
     test_share: Share = 0.2  # of a client's samples; of the official test set, where 1 is usual
+    validation_share: Decay = 0.0  # of what is left to train on: to choose by; 0: none
     pool: Literal["train", "all"] = "train"  # what is divided: training samples, or test ones too
     scaling: Literal["standard", "unit", "none"] = "standard"  # mean 0 and deviation 1, or 0 to 1
     public: Whole = 0  # samples of each class that the server holds, for methods that need them
@@ -111,6 +113,7 @@ class Train:
     lr_end: Decay = 0.0  # cosine: the share of lr that it falls to
     participation: Share = 1.0  # share of clients drawn in a round
     everybody: Whole = 0  # first rounds in which every client takes part, whatever the share
+    stop: Stop | None = None  # take the best round on validation data, and end if none follows
     defaults: Literal["common", "paper"] = "common"  # whose values, where none is given
 
     @property

@@ -39,7 +39,7 @@ class Form(NamedTuple):
     high: Bound = math.inf
     whole: bool = False  # no fractions
     total: tuple[float, float] | None = None  # between what its numbers sum up
-    blank: bool = False  # NaN throughout is an answer, too: there is nothing to tell
+    blank: bool = False  # a row that is NaN throughout is an answer, too: nothing to tell
     gaps: bool = False  # NaN at any place is one: that number cannot be told
 
     def __str__(self) -> str:
@@ -58,8 +58,8 @@ class Form(NamedTuple):
         """Why this tensor is not of this form, or nothing."""
         if not self.fits(form_of(t)):
             return Fault(f"{name} expected {self}, got {form_of(t)}")
-        if self.blank and t.isnan().all():
-            return None
+        if self.blank:
+            t = t[~t.isnan().all(-1)]
         if (self.low, self.high) == (-math.inf, math.inf):  # one pass over a model, not five
             return too_large(name, t) or self.odd(name, t)
         low, high = (torch.tensor(edge, dtype=torch.float64) for edge in (self.low, self.high))

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import torch
 from torch import Tensor
+
+NONE = torch.empty(0), torch.empty(0, dtype=torch.long)  # samples and labels of who has none
 
 
 @dataclass(frozen=True)
@@ -20,10 +23,16 @@ class Client:
     memory: Mapping[str, Tensor] = field(
         default_factory=dict
     )  # private: written by tasks, kept by the engine
+    x_val: Tensor = NONE[0]  # validation: neither trained on nor tested on
+    y_val: Tensor = NONE[1]
 
     def __len__(self) -> int:
         return len(self.y)
 
     def __repr__(self) -> str:
         shape = tuple(self.x.shape[1:])
-        return f"Client({self.name!r}: train {len(self):,} · test {len(self.y_test):,} of {shape})"
+        held = f" · validation {len(self.y_val):,}" if len(self.y_val) else ""
+        return (
+            f"Client({self.name!r}: train {len(self):,}{held} · test {len(self.y_test):,} "
+            f"of {shape})"
+        )

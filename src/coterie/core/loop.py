@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from coterie.core import checks
-from coterie.core.types import Engine, Evaluation, Method, State
+from coterie.core.types import VALIDATION, Engine, Evaluation, Method, Replies, State
 
 
 def run(method: Method, fed: Engine, rounds: int, state: State | None = None) -> Iterator[State]:
@@ -58,19 +58,34 @@ class Scores:
     absent: int = 0  # clients of whom nothing is known now: no answer, or no model yet
     untested: tuple[int, ...] = ()  # clients that answered that they have nothing to test
     extra: Mapping[str, Tensor] = field(default_factory=dict)  # (m, stages, ...) what else was sent
+    validation: Scores | None = None  # the last stage on samples held back, if that was asked
 
 
 def evaluate(method: Method, state: State, fed: Engine, task: Evaluation | None = None) -> Scores:
     """Test every client that holds a model, on streams of their own: nothing learns from it.
 
-    It is the method's own test, or `task`, which has the same stages.
+    It is the method's own test, or `task`, which has the same stages and may have "validation".
     """
     task = task or method.score
     replies = fed.at(state.round, "evaluate").ask(state.placed, task, state)
     values = replies.values if replies else torch.empty(0, len(task.stages), 2)
-    tested = ~values[:, 0, 0].isnan()  # a client without test data has no accuracy, not accuracy 0
-    accuracy, loss = values[tested].double().permute(2, 1, 0)
-    who, absent = replies.clients, len(fed.clients) - len(replies.clients)
+    absent = len(fed.clients) - len(replies.clients)
+    tests = [s for s, stage in enumerate(task.stages) if stage != VALIDATION]
+    scores = scores_of(task, tests, values, replies, absent)
+    if len(tests) == len(task.stages):
+        return scores
+    held = [s for s, stage in enumerate(task.stages) if stage == VALIDATION]
+    return replace(scores, validation=scores_of(task, held, values, replies, absent))
+
+
+def scores_of(
+    task: Evaluation, stages: list[int], values: Tensor, replies: Replies, absent: int
+) -> Scores:
+    """Some stages of all answers (m, stages, 2); who had nothing to test has no accuracy, which is
+    not accuracy 0."""
+    tested = ~values[:, stages, 0].isnan().any(1)
+    accuracy, loss = values[tested][:, stages].double().permute(2, 1, 0)
+    who, names = replies.clients, tuple(task.stages[s] for s in stages)
     nothing = tuple(who[~tested].tolist())
-    extra = {name: t[tested] for name, t in replies.extra.items()}
-    return Scores(who[tested], task.stages, accuracy, loss, absent, nothing, extra)
+    extra = {name: t[tested][:, stages] for name, t in replies.extra.items()}
+    return Scores(who[tested], names, accuracy, loss, absent, nothing, extra)

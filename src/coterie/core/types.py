@@ -16,9 +16,11 @@ from torch import Tensor
 from coterie.core.answers import LARGEST_LOSS, Form
 from coterie.core.answers import AnswerForm as AnswerForm
 from coterie.core.client import Client as Client
+from coterie.core.errors import ConfigError
 from coterie.core.known import Known as Known
 from coterie.core.layout import Layout as Layout
 from coterie.core.ledger import Asked as Asked
+from coterie.core.recipe import Recipe as Recipe
 from coterie.core.sendable import Sendable as Sendable
 from coterie.core.sendable import place_of as place_of
 from coterie.core.shares import capped
@@ -26,6 +28,7 @@ from coterie.core.units import count
 
 Receives = Literal["own", "all", "nothing"]
 Sent = Mapping[str, Tensor]  # one client's rows of what was sent beside the model
+VALIDATION = "validation"  # the stage of a test on the samples that a client holds back
 
 
 @dataclass(frozen=True)
@@ -159,22 +162,6 @@ class Replies:
         return blank.index_copy(0, self.clients, self.values)
 
 
-class Recipe(Protocol):
-    """How long a client trains: what an engine must know beforehand to share the work out."""
-
-    @property
-    def epochs(self) -> int:
-        """Passes over the client's data."""
-
-    @property
-    def steps(self) -> int:
-        """If not 0, this many mini-batches instead of epochs."""
-
-    @property
-    def batch(self) -> int:
-        """Samples in a mini-batch; 0: all data at once."""
-
-
 class Task(Sendable, ABC):
     """What a client can be asked: a frozen dataclass of plain values, never a closure, that can be
     printed, compared, sent over a wire and run by any engine."""
@@ -212,7 +199,7 @@ class Task(Sendable, ABC):
 
 class Evaluation(Task):
     """How a client is tested: a task that replies (stages, 2), accuracy and loss of each stage;
-    NaN throughout if the client has no test samples."""
+    a row is NaN throughout if the client has no samples to test it on."""
 
     def answer_form(self, known: Known) -> AnswerForm:
         """Accuracy and loss for each stage."""
@@ -223,6 +210,16 @@ class Evaluation(Task):
     @abstractmethod
     def stages(self) -> tuple[str, ...]:
         """The names of the rows of the reply."""
+
+    def validated(self) -> Evaluation:
+        """The same test with one stage more, "validation": its last model on what the client holds
+        back. An evaluation of your own that does not say how cannot choose a round."""
+        raise ConfigError(
+            f"{type(self).__name__} does not say how a client is tested on validation samples",
+            code="C061",
+            fix="give it a method `validated`, or let the method be tested by coterie.Score; or "
+            "leave out data.validation_share",
+        )
 
     @property
     @abstractmethod

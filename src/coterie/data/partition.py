@@ -45,6 +45,7 @@ class Partition:
     relabel: Tensor | None = None  # (n, K) what each label becomes
     moves: Tensor | None = None  # (n,) whose samples each client has from round `moves_at` on
     moves_at: int = 0
+    validation: tuple[Tensor, ...] = ()  # n of (v_i,) long, increasing, of the pool; (): none
     notes: tuple[str, ...] = ()  # what was repaired, left out, reduced
     arguments: Mapping[str, Any] = field(default_factory=dict)  # all that it follows from
 
@@ -60,6 +61,7 @@ class Partition:
             self,
             train=tuple(self.train[j] for j in order),
             test=tuple(self.test[j] for j in order),
+            validation=tuple(self.validation[j] for j in order if self.validation),
             angle=self.angle[self.moves],
             group=None if self.group is None else self.group[self.moves],
             relabel=None if self.relabel is None else self.relabel[self.moves],
@@ -81,16 +83,27 @@ def divide(
     test: Test = "own",
     test_share: float | None = None,
     pool: From = "train",
+    validation_share: float = 0.0,
 ) -> Partition:
     """The partition of `data` among `clients` that follows from its arguments and nothing else.
 
     `test`: "own" splits each client's samples; "labels" gives it the official test samples of the
     labels it owns; "proportions" splits the official test set as the training labels are.
     `test_share`: of a client's samples (0.2), of each owned label's test samples (1), or of the
-    test set (1). `pool = "all"` merges training and test set before they are divided. `clients`
-    may be None for natural owners: all of them.
+    test set (1). `validation_share` of what is left to train on is held back from training: to
+    choose by, never to test. `pool = "all"` merges training and test set before they are divided.
+    `clients` may be None for natural owners: all of them.
     """
-    made = arguments(data, kind, clients, seed, test=test, test_share=test_share, pool=pool)
+    made = arguments(
+        data,
+        kind,
+        clients,
+        seed,
+        test=test,
+        test_share=test_share,
+        pool=pool,
+        validation_share=validation_share,
+    )
     whole = Composite.of(read(kind))
     y, owner = rows(data, pool)
     if clients is not None and clients > len(y):
@@ -141,6 +154,7 @@ def arguments(
     test: Test = "own",
     test_share: float | None = None,
     pool: From = "train",
+    validation_share: float = 0.0,
 ) -> dict[str, Any]:
     """All that a partition follows from, checked and as plain values."""
     whole = Composite.of(read(kind))
@@ -156,6 +170,12 @@ def arguments(
             f'test_share = {share:g} is out of bounds with test = "{test}"',
             code="C023",
             fix="use a number above 0 and below 1; 1 only with the official test set",
+        )
+    if not 0 <= validation_share < 1:
+        raise ConfigError(
+            f"validation_share = {validation_share:g} leaves nothing to train on",
+            code="C023",
+            fix="use a number from 0 (none) to below 1; 0.2 is usual",
         )
     if not whole.base.needs_owners if clients is None else clients < 1:
         raise ConfigError(
@@ -178,6 +198,8 @@ def arguments(
         "test_share": share,
         "pool": pool,
         "data": data.fingerprint,
+        # Only where there are such samples: populations without keep the key they always had.
+        **({"validation_share": float(validation_share)} if validation_share else {}),
     }
 
 
@@ -220,6 +242,10 @@ def complete(
     if (changes.keep < 1).any():
         kept = np.maximum((changes.keep * sizes_of(train) + 0.5).astype(np.int64), 1)
         train, _ = choose(train, kept, y, K, numpy_stream(seed, "partition", "reduce"))
+    held: list[Ints] = []
+    if share := made.get("validation_share", 0.0):
+        rng = numpy_stream(seed, "partition", "validation")
+        train, held = dealing.split_own(train, y, K, share, rng)
     planted = changes.groups if dealt.group is None else [dealt.group, *changes.groups]
     group = numbered_groups(planted) if planted else None
     moves = None
@@ -237,6 +263,7 @@ def complete(
         relabel=None if changes.relabel is None else torch.from_numpy(changes.relabel),
         moves=None if moves is None else torch.from_numpy(moves),
         moves_at=changes.drift.round if changes.drift else 0,
+        validation=tuple(map(torch.from_numpy, held)),
         notes=tuple(notes),
         arguments=made,
     )

@@ -33,6 +33,8 @@ def save(partition: Partition, path: str | Path) -> Path:
     path = Path(path)
     plain = {"format": FORMAT} | {name: getattr(partition, name) for name in PLAIN}
     lists = {"train": partition.train, "test": partition.test}
+    if partition.validation:
+        lists["validation"] = partition.validation
     single = {name: value for name in TENSORS if (value := getattr(partition, name)) is not None}
     if path.suffix == ".npz":
         buffer = io.BytesIO()
@@ -67,6 +69,7 @@ def load_partition(path: str | Path, key: str | Mapping[str, Any] | None = None)
         partition = Partition(
             train=tuple(map(indices, found["train"])),
             test=tuple(map(indices, found["test"])),
+            validation=tuple(map(indices, found.get("validation", ()))),
             test_source=found["test_source"],
             pool=found["pool"],
             names=tuple(found["names"]),
@@ -76,7 +79,8 @@ def load_partition(path: str | Path, key: str | Mapping[str, Any] | None = None)
             arguments=found["arguments"],
             **{k: indices(found[k]) for k in TENSORS[1:] if found.get(k) is not None},
         )
-        lengths = {len(t) for t in (partition.test, partition.names, partition.angle)}
+        lists = (partition.test, partition.validation or partition.test)
+        lengths = {len(t) for t in (*lists, partition.names, partition.angle)}
         if found["format"] != FORMAT or lengths != {len(partition)}:
             raise ValueError(f"it is not a whole {FORMAT}")
     except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile, EOFError) as cause:
@@ -134,8 +138,9 @@ def read_npz(path: Path) -> dict[str, Any]:
     with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
         found: dict[str, Any] = json.loads(str(arrays["plain"]))
         found |= {k: arrays[k] for k in TENSORS if k in arrays}
-        for name in ("train", "test"):
-            found[name] = cut(arrays[name], arrays[f"{name}_sizes"])
+        for name in ("train", "test", "validation"):
+            if name in arrays:
+                found[name] = cut(arrays[name], arrays[f"{name}_sizes"])
     return found
 
 
@@ -172,9 +177,11 @@ def from_indices(
     test: Test = "own",
     test_share: float | None = None,
     pool: From = "train",
+    validation_share: float = 0.0,
 ) -> Partition:
     """The partition that index lists made elsewhere stand for: a list, or client -> indices."""
-    made = arguments(data, "iid", len(parts), seed, test=test, test_share=test_share, pool=pool)
+    how: dict[str, Any] = {"test": test, "test_share": test_share, "pool": pool}
+    made = arguments(data, "iid", len(parts), seed, **how, validation_share=validation_share)
     lists = list(parts.values()) if isinstance(parts, Mapping) else list(parts)
     held = [np.unique(indices(part).numpy()) for part in lists]
     everything, samples = np.concatenate(held), len(rows(data, pool)[0])

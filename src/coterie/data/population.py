@@ -12,7 +12,7 @@ from typing import Any, overload
 import torch
 from torch import Tensor
 
-from coterie.core.client import Client
+from coterie.core.client import NONE, Client
 from coterie.core.errors import DataError
 from coterie.core.units import count
 from coterie.data.dataset import Data, Scaling, scale
@@ -61,12 +61,14 @@ class Population(Sequence[Client]):
         group: Sequence[int] | None = None,
         columns: Mapping[str, Sequence[object]] | None = None,
         test_share: float = 0.2,
+        validation_share: float = 0.0,
         public: Tensor | None = None,
     ) -> Population:
         """The population of clients brought along: each a `Client`, (x, y) or with its test set.
 
         They come in a list, or by name. Of an (x, y), `test_share` is kept to test the client; with
-        0 nobody is tested who brought no test set. `classes` says how many there are or names them,
+        0 nobody is tested who brought no test set. Of what is left, `validation_share` is held back
+        from training, to choose by. `classes` says how many there are or names them,
         and labels then are places among them, from 0 on; left out, every value is a class.
         `columns` is what else is known of each client: {"region": ["north", "south"]}.
 
@@ -75,7 +77,7 @@ class Population(Sequence[Client]):
         >>> clients.names, clients.class_names, clients.label_counts().tolist()
         (('lyon', 'oslo'), ('1', '2'), [[1, 2], [1, 2]])
         """
-        data, how = given(clients, classes, group, test_share)
+        data, how = given(clients, classes, group, test_share, validation_share)
         return cls(replace(data, about=facts(columns or {}, how.names)), how, public=public)
 
     def __len__(self) -> int:
@@ -92,17 +94,21 @@ class Population(Sequence[Client]):
         client = self._clients.get(i)
         if client is None:
             x, y = self._seen_by(i, self.data.x, self.data.y, self.partition.train[i])
-            client = Client(x, y, *self._test_of(i), name=self.names[i])
-            self._held += 0 if shares(x, self.data.x) else x.nbytes
+            x_val, y_val = self._validation_of(i)
+            client = Client(x, y, *self._test_of(i), name=self.names[i], x_val=x_val, y_val=y_val)
+            for part in (x, x_val):
+                self._held += 0 if shares(part, self.data.x) else part.nbytes
             if self._held <= HELD:
                 self._clients[i] = client
         return client
 
     def __repr__(self) -> str:
         groups = "" if self.group is None else f" in {count(int(self.group.max()) + 1, 'group')}"
+        kept = sum(map(len, self.partition.validation))
+        held = f"validation {kept:,} · " if kept else ""
         return (
             f"Population({self.data.name}: {count(len(self), 'client')}{groups}, "
-            f"train {int(self.sizes.sum()):,} · test {sum(map(len, self.partition.test)):,}, "
+            f"train {int(self.sizes.sum()):,} · {held}test {sum(map(len, self.partition.test)):,}, "
             f"smallest {int(self.sizes.min()):,})"
         )
 
@@ -170,6 +176,11 @@ class Population(Sequence[Client]):
         return self.partition.moves_at
 
     @property
+    def validates(self) -> bool:
+        """Whether clients hold back samples to choose by."""
+        return bool(self.partition.validation)
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What was repaired, left out or reduced."""
         return self.partition.notes
@@ -224,6 +235,12 @@ class Population(Sequence[Client]):
             y = self.partition.relabel[i][y]
         return x, y
 
+    def _validation_of(self, i: int) -> tuple[Tensor, Tensor]:
+        """What client i holds back from its training, as it sees it."""
+        if not self.partition.validation:
+            return NONE
+        return self._seen_by(i, self.data.x, self.data.y, self.partition.validation[i])
+
     def _test_of(self, i: int) -> tuple[Tensor, Tensor]:
         """The test set of client i, made once for all clients that have the same."""
         x, y, index = self.data.x, self.data.y, self.partition.test[i]
@@ -253,6 +270,7 @@ def partition(
     *,
     test: Test = "own",
     test_share: float | None = None,
+    validation_share: float = 0.0,
     pool: From = "train",
     scaling: Scaling = "standard",
     public: int = 0,
@@ -260,8 +278,9 @@ def partition(
     """The clients among whom `data` is divided.
 
     `data` is a `Data` or anything `load` reads; `kind` a kind of partition, its text, or a table;
-    `test`, `test_share` and `pool` are those of `divide`. `public` samples of each class are set
-    aside for the server first. Scaling uses the numbers of the training set, for everyone alike.
+    `test`, `test_share`, `validation_share` and `pool` are those of `divide`. `public` samples of
+    each class are set aside for the server first. Scaling uses the numbers of the training set, for
+    everyone alike.
 
     >>> partition("digits", "rotation", clients=4).group.tolist()
     [0, 1, 2, 3]
@@ -274,7 +293,16 @@ def partition(
     if public:
         data = reserve(data, public, seed)[0]
         scaled, samples, _ = reserve(scaled, public, seed)
-    how = divide(data, kind, clients, seed, test=test, test_share=test_share, pool=pool)
+    how = divide(
+        data,
+        kind,
+        clients,
+        seed,
+        test=test,
+        test_share=test_share,
+        pool=pool,
+        validation_share=validation_share,
+    )
     recipe = (
         None
         if source is None
@@ -285,6 +313,7 @@ def partition(
             "seed": seed,
             "test": test,
             "test_share": test_share,
+            **({"validation_share": validation_share} if validation_share else {}),
             "pool": pool,
             "scaling": scaling,
             "public": public,
@@ -319,6 +348,8 @@ def fits(data: Data, partition: Partition) -> None:
     test = 0 if data.y_test is None else len(data.y_test)
     samples = len(data.y) + (test if partition.pool == "all" else 0)
     limits = {"train": samples, "test": samples if partition.test_source == "own" else test}
+    if partition.validation:
+        limits["validation"] = samples
     faults = []
     for name, limit in limits.items():
         index = torch.cat(getattr(partition, name)) if len(partition) else torch.empty(0)

@@ -38,6 +38,7 @@ def given(
     classes: int | Sequence[str] | None = None,
     group: Sequence[int] | None = None,
     test_share: float = 0.2,
+    validation_share: float = 0.0,
 ) -> tuple[Data, Partition]:
     """One set of data and the partition that cuts it into these clients again."""
     people = named(clients)
@@ -45,6 +46,9 @@ def given(
         raise DataError("there are no clients", code="D043", fix="bring at least one")
     if not 0 <= test_share < 1:
         raise unfit("", f"test_share = {test_share}", "give a share from 0 to below 1")
+    if not 0 <= validation_share < 1:
+        what = f"validation_share = {validation_share}"
+        raise unfit("", what, "give a share from 0 to below 1")
     if group is not None and len(group) != len(people):
         raise unfit(
             "",
@@ -64,18 +68,21 @@ def given(
     y, y_test, names = classed(list(four.values()), classes)
     data = Data("clients", x, y, names, x_test, y_test, peak=1.0)
     sizes, tests = [len(q.y) for q in four.values()], [len(q.y_test) for q in four.values()]
+    train, held = held_back(ranges(sizes), list(four), validation_share)
     return data, Partition(
-        train=ranges(sizes),
+        train=train,
         test=ranges(tests),
         test_source="official",
         pool="train",
         names=tuple(four),
         angle=torch.zeros(len(people), dtype=torch.float64),
         group=None if group is None else numbered_groups([np.asarray(group)]),
+        validation=held,
         notes=(told(alone, len(four), test_share),) if alone else (),
         arguments={
             "kind": {"kind": "given", "names": list(four), "sizes": sizes, "tests": tests},
             "data": data.fingerprint,
+            **({"validation_share": validation_share} if validation_share else {}),
         },
     )
 
@@ -118,6 +125,26 @@ def held_out(q: Quarters, name: str, share: float) -> Quarters:
     order = torch.randperm(len(q.y), generator=stream(0, "test", name))
     out, kept = order[:count].sort().values, order[count:].sort().values
     return Quarters(q.x[kept], q.y[kept.numpy()], q.x[out], q.y[out.numpy()])
+
+
+def held_back(
+    parts: tuple[Tensor, ...], names: Sequence[str], share: float
+) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """What clients train on, and a share of it that they choose by; one at least is trained on.
+
+    >>> train, held = held_back((torch.arange(4),), ["a"], 0.25)
+    >>> sorted(torch.cat([*train, *held]).tolist()), len(held[0])
+    ([0, 1, 2, 3], 1)
+    """
+    if not share:
+        return parts, ()
+    train, held = [], []
+    for name, part in zip(names, parts, strict=True):
+        many = min(max(1, round(share * len(part))), len(part) - 1)
+        order = torch.randperm(len(part), generator=stream(0, "validation", name))
+        held.append(part[order[:many].sort().values])
+        train.append(part[order[many:].sort().values])
+    return tuple(train), tuple(held)
 
 
 def told(alone: Sequence[str], of: int, share: float) -> str:

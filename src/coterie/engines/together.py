@@ -144,5 +144,6 @@ def readings(question: Question, together: int) -> list[Portion]:
             portions.append([])
             room, last = together, model
         portions[-1].append(j)
-        room -= len(question.clients[i].y_test)
+        client = question.clients[i]
+        room -= len(client.y_test) + len(client.y_val)
     return portions

@@ -47,12 +47,12 @@ def people(run: RunData) -> SortableTable:
     order = np.argsort(np.nan_to_num(run.final, nan=-1), kind="stable")[:ROWS]
     rows = []
     for i in sorted(order.tolist()):
-        held = int(run.assign[-1, i]) if len(run.assign) else -1
+        held = int(run.held[i]) if len(run.assign) else -1
         row = [Cell(run.clients[i])]
         if run.clustered:
             row.append(Cell(f"{held}" if held >= 0 else "none", held))
         if run.group is not None:
-            row.append(number(float(run.group[-1, i]), ",.0f"))
+            row.append(number(float(run.planted[i]), ",.0f"))
         if run.insight is not None:
             row.append(number(float(run.insight.counts[i].sum()), ",.0f"))
         row.append(accuracy_at_the_end(run, i))
@@ -68,6 +68,7 @@ def people(run: RunData) -> SortableTable:
 def accuracy_at_the_end(run: RunData, i: int) -> Cell:
     """A client's last accuracy, and its round where that is not the last one."""
     table = run.accuracy.get(run.stage, np.empty((0, run.n)))
+    table = table[: run.end(run.tested) + 1] if run.taken else table
     rounds = np.flatnonzero(~np.isnan(table[:, i]))
     if not len(rounds):
         return Cell(percent(np.nan), np.nan)

@@ -84,8 +84,37 @@ class RunData:
         table = self.accuracy.get(self.stage)
         if table is None or not len(table):
             return np.full(self.n, np.nan)
-        final: Floats = (last_known(table) if self.fills else table)[-1]
+        final: Floats = (last_known(table) if self.fills else table)[self.end(self.tested)]
         return final
+
+    @property
+    def taken(self) -> Mapping[str, Any] | None:
+        """Which round was chosen on validation data, and by what; None: the last one counts."""
+        return self.summary.get("taken")
+
+    def end(self, rounds: Ints) -> int:
+        """The place among some rounds of the one that counts: that was taken, or the last."""
+        if self.taken is None or self.taken["round"] not in rounds:
+            return -1
+        return int(np.searchsorted(rounds, self.taken["round"]))
+
+    @property
+    def held(self) -> Ints:
+        """(n,) the model that each client holds in the end; -1: none."""
+        found: Ints = self.assign[self.end(self.rounds)]
+        return found
+
+    @property
+    def planted(self) -> Ints:
+        """(n,) the planted group of each client then; only where groups are planted."""
+        assert self.group is not None
+        found: Ints = self.group[self.end(self.rounds)]
+        return found
+
+    def value(self, metric: str, stage: str | None = None) -> float:
+        """A number of the federation in the end; NaN where it was not measured."""
+        rounds, values = self.series(metric, stage)
+        return float(values[self.end(rounds)]) if len(values) else float("nan")
 
     @property
     def fills(self) -> bool:
@@ -109,7 +138,7 @@ class RunData:
         if known := next((kind for kind in told if kind), None):
             return cast(ModelKind, known)
         method = find(self.method) if self.method in METHODS else None
-        held = int((self.assign[-1] >= 0).sum()) if len(self.assign) else 0
+        held = int((self.held >= 0).sum()) if len(self.assign) else 0
         return declared(method) or kind_from_shape(len(self.clusters), held)
 
     @property
@@ -119,8 +148,8 @@ class RunData:
 
     @property
     def clusters(self) -> Ints:
-        """The models somebody holds in the last round."""
-        last = self.assign[-1] if len(self.assign) else np.empty(0, int)
+        """The models somebody holds in the end."""
+        last = self.held if len(self.assign) else np.empty(0, int)
         return np.unique(last[last >= 0])
 
     @property

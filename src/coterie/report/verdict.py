@@ -28,10 +28,17 @@ def sentence(run: RunData) -> str:
     if not len(final):
         return f"{run.method} has not been tested yet."
     found = f"{run.method}: {percent(float(final.mean()))} mean accuracy over {behind(run)}"
-    found += f" after {count(run.tested[-1], 'round')}"
+    found += f" after {count(int(run.tested[run.end(run.tested)]), 'round')}{chosen(run)}"
     own = {"personal": "each with a model of its own", "shared": "with one model for all"}
     clusters = f"in {count(len(run.clusters), 'cluster')}"
     return f"{found}, {own.get(run.kind, clusters)}{gained(run)}."
+
+
+def chosen(run: RunData) -> str:
+    """That another round than the last was taken, and by what; nothing where none was chosen."""
+    if run.taken is None:
+        return ""
+    return f" of {run.taken['of']}, the best on validation data by {run.taken['metric']}"
 
 
 def gained(run: RunData) -> str:
@@ -59,14 +66,17 @@ def tiles(run: RunData) -> list[Tile]:
             ),
             Tile(
                 "worst tenth",
-                percent(float(run.series("accuracy_bottom_10pct").values[-1])),
+                percent(run.value("accuracy_bottom_10pct")),
                 f"worst client {percent(float(final.min()))}",
             ),
         ]
     if run.clustered and len(run.clusters):
-        ari = run.series("ari", "clusters").values
-        several = run.group is not None and len(np.unique(run.group[-1])) > 1
-        note = f"ARI {ari[-1]:.2f} with the planted groups" if several else "no groups planted"
+        several = run.group is not None and len(np.unique(run.planted)) > 1
+        note = (
+            f"ARI {run.value('ari', 'clusters'):.2f} with the planted groups"
+            if several
+            else "no groups planted"
+        )
         out.append(Tile("clusters", f"{len(run.clusters)}", note))
     down, up = float(run.down.sum()), float(run.up.sum())
     out.append(Tile("sent", size(down + up), f"{size(up)} up, {size(down)} down"))
@@ -81,7 +91,7 @@ def behind(run: RunData) -> str:
 
     Who never had an accuracy has no test samples, and is told of elsewhere.
     """
-    here, away = len(tested(run)), int(run.absent[-1].sum())
+    here, away = len(tested(run)), int(run.absent[run.end(run.tested)].sum())
     if run.fills:
         return count(here, "client") + f" ({away:,} by the last known value)" * bool(away)
     return f"{here:,} of {here + away:,} clients" if away else count(here, "client")
@@ -122,14 +132,14 @@ def refused(run: RunData) -> Iterator[str]:
 def homeless(run: RunData) -> Iterator[str]:
     """Clients without a model, and models without a client."""
     if len(run.assign):
-        without = [run.clients[i] for i in np.flatnonzero(run.assign[-1] < 0)]
+        without = [run.clients[i] for i in np.flatnonzero(run.held < 0)]
         if without:
             yield f"Without a model at the end: {listed(without)}."
     dormant = run.models - len(run.clusters)
     if run.models and dormant > 0 and run.clustered:
         word = "cluster is" if dormant == 1 else "clusters are"
         yield f"{dormant} of {run.models} {word} dormant: nobody holds that model at the end."
-    alone = [c for c in run.clusters.tolist() if (run.assign[-1] == c).sum() == 1]
+    alone = [c for c in run.clusters.tolist() if (run.held == c).sum() == 1]
     if alone and run.clustered:
         yield f"{count(len(alone), 'cluster has', 'clusters have')} a single client."
 
@@ -138,7 +148,7 @@ def untested(run: RunData) -> Iterator[str]:
     """Clients that no number is about, and those that some means leave out."""
     if not len(run.tested):
         return
-    never = np.isnan(run.accuracy[run.stage]).all(0) & (run.assign[-1] >= 0)
+    never = np.isnan(run.accuracy[run.stage]).all(0) & (run.held >= 0)
     if never.any():
         yield f"No test samples, so no accuracy: {listed(names(run, never))}."
     rounds = int(run.absent.any(1).sum())
@@ -146,8 +156,8 @@ def untested(run: RunData) -> Iterator[str]:
         who = listed(names(run, run.absent.any(0)))
         counted_by = "counted by the last known value" if run.fills else "left out of the mean"
         yield f"Not tested in some of {rounds:,} rounds and {counted_by}: {who}."
-    if run.absent[-1].any():
-        yield f"Not tested after the last round: {listed(names(run, run.absent[-1]))}."
+    if (missing := run.absent[run.end(run.tested)]).any():
+        yield f"Not tested after the last round: {listed(names(run, missing))}."
 
 
 def names(run: RunData, some: Any) -> list[str]:

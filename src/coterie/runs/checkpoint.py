@@ -51,10 +51,16 @@ class Checkpoint:
 
 
 def save(
-    folder: Path, state: State, memories: Memories, notes: Mapping[str, Any], keep: int = 2
+    folder: Path,
+    state: State,
+    memories: Memories,
+    notes: Mapping[str, Any],
+    keep: int = 2,
+    best: int | None = None,
 ) -> Path:
-    """Write the checkpoint of `state.round` under `folder`; keep the newest `keep` of them."""
-    final = folder / f"{state.round:06d}"
+    """Write the checkpoint of `state.round` under `folder`; keep the newest `keep` of them, and
+    that of the `best` round."""
+    final = at(folder, state.round)
     temporary = folder / f".{final.name}.tmp"
     discard(temporary)
     storage.make_folder(temporary)
@@ -79,7 +85,8 @@ def save(
     discard(final)  # a round that is done again after a resume
     storage.publish(temporary, final)
     for old in rounds(folder)[keep:]:
-        discard(old)
+        if best is None or old != at(folder, best):
+            discard(old)
     return final
 
 
@@ -153,6 +160,11 @@ def latest(folder: Path) -> tuple[Checkpoint, list[CheckpointError]]:
 def passed_over(faults: Iterable[CheckpointError], used: Checkpoint) -> list[str]:
     """What there is to tell of damaged checkpoints, in whose place an older one is used."""
     return [f"{fault.what}; round {used.state.round} is used instead" for fault in faults]
+
+
+def at(folder: Path, round: int) -> Path:
+    """The checkpoint of a round."""
+    return folder / f"{round:06d}"
 
 
 def rounds(folder: Path) -> list[Path]:

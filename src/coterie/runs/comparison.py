@@ -61,11 +61,11 @@ class Cell(RunReader):
 
     @cached_property
     def accuracy(self) -> Mapping[str, float]:
-        """Each client's accuracy after the last round."""
+        """Each client's accuracy after the last round, or the one that was taken."""
         return self.clients("accuracy")
 
     def clients(self, metric: str) -> Mapping[str, float]:
-        """A metric of each client that has it, after the last round."""
+        """A metric of each client that has it, after the same round."""
         return self.history.clients(self.summary["round"], metric, self.stage)
 
 
@@ -130,6 +130,12 @@ class Comparison:
     def missing(self) -> tuple[Cell, ...]:
         """The cells that are not done."""
         return tuple(cell for cell in self.cells if not cell.done)
+
+    @property
+    def chosen(self) -> bool:
+        """Whether the round of each run that counts was chosen on validation data."""
+        asked = self.asked["experiments"].values()  # from Python, the keywords of `fit`
+        return any(e.get("stop") or e.get("train", {}).get("stop") for e in asked)
 
     @property
     def newcomers(self) -> bool:

@@ -52,7 +52,7 @@ def accuracy(comparison: Comparison, rows: list[dict[str, Any]]) -> TextTable:
     k = comparison.last_k
     head = (
         "method",
-        "last round",
+        "round taken" if comparison.chosen else "last round",
         f"last {count(k, 'round')}",
         "top 5 rounds",
         "std clients",

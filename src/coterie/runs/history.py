@@ -20,7 +20,7 @@ class Row(NamedTuple):
     round: int
     client: str  # "" for the federation as a whole
     cluster: str  # the model the client held; "" where that has no meaning
-    stage: str  # before | after (adaptation) | traffic | clusters | train
+    stage: str  # before | after (adaptation) | validation | traffic | clusters | train
     metric: str
     value: float
 
@@ -57,6 +57,14 @@ class History:
             r.client: r.value
             for r in self.rows
             if r.client and r.round == round and r.metric == metric and r.stage == stage
+        }
+
+    def whole(self, round: int, stage: str) -> dict[str, float]:
+        """The numbers of the whole federation in one round, by metric."""
+        return {
+            r.metric: r.value
+            for r in self.rows
+            if not r.client and r.round == round and r.stage == stage
         }
 
     def last_known(self, metric: str = "accuracy", stage: str = "before") -> dict[str, float]:

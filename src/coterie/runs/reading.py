@@ -14,6 +14,7 @@ import os
 import re
 import socket
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -124,7 +125,12 @@ class RunReader:
 
     @cached_property
     def newest(self) -> tuple[checkpoint.Checkpoint | None, list[str]]:
-        """The newest checkpoint that is whole, with its tensors, if there is; and what is amiss."""
+        """The checkpoint of the round that was taken, or else the newest that is whole, with its
+        tensors, if there is; and what is amiss."""
+        if chosen := self.summary.get("taken"):
+            with suppress(CheckpointError):  # the run has gone on since, and taken another
+                folder = checkpoint.at(self.folder / "checkpoints", chosen["round"])
+                return checkpoint.load(folder), []
         try:
             last, faults = checkpoint.latest(self.folder / "checkpoints")
         except CheckpointError as error:

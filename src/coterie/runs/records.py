@@ -188,11 +188,17 @@ class RunFolder:
         self.clusters.append(history.csv_lines(lines))
 
     def checkpoint(
-        self, state: State, memories: checkpoint.Memories, notes: Mapping[str, Any]
+        self,
+        state: State,
+        memories: checkpoint.Memories,
+        notes: Mapping[str, Any],
+        best: int | None = None,
     ) -> None:
-        """Save the end of a round, so that the run can go on from there whatever happens."""
+        """Save the end of a round, so that the run can go on from there whatever happens; that of
+        the `best` round stays, too."""
         notes = {**notes} | {file.path.name: file.mark() for file in (self.metrics, self.clusters)}
-        checkpoint.save(self.path / "checkpoints", state, memories, notes, keep=self.keep)
+        folder = self.path / "checkpoints"
+        checkpoint.save(folder, state, memories, notes, keep=self.keep, best=best)
 
     def history(self) -> History:
         """The history as written so far."""

@@ -137,12 +137,20 @@ class RemotePopulation(Population):
 
     remote = True
 
-    def __init__(self, agreed: Agreement, scaling: str = "standard") -> None:
+    def __init__(
+        self, agreed: Agreement, scaling: str = "standard", *, validates: bool = False
+    ) -> None:
         self.agreed, self.public, self.recipe = agreed, None, None
         self._scaling = {"how": scaling, "peak": None, "mean": None, "std": None}
         self.data: Any = SimpleNamespace(classes=agreed.classes, shape=agreed.shape, about={})
         self.partition: Any = SimpleNamespace(
-            names=agreed.names, group=None, notes=(), moves=None, moves_at=0, arguments={}
+            names=agreed.names,
+            group=None,
+            notes=(),
+            moves=None,
+            moves_at=0,
+            arguments={},
+            validation=validates,  # whether there are such samples: they are elsewhere, too
         )
 
     def __len__(self) -> int:

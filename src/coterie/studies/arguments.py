@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
+from coterie.core.best_by import Stop
 from coterie.core.client import Client
 from coterie.core.errors import ConfigError, Fault, FieldError
 from coterie.core.suggest import similar
@@ -30,6 +31,7 @@ class PlanOptions(TypedDict, total=False):
     everybody: int
     checkpoint_every: int
     keep: int
+    stop: Stop | Mapping[str, Any] | None
 
 
 class FitOptions(PlanOptions, total=False):

@@ -56,6 +56,7 @@ LATER: dict[str, dict[str, Any]] = {
         "lr_every": 10,
         "lr_end": 0.0,
     },
+    "data": {"validation_share": 0.0},
 }
 OPTIMISERS: dict[str, type[Any]] = {"sgd": SGD, "adam": Adam, "adamw": AdamW}
 
@@ -220,6 +221,7 @@ def everybody(config: Config) -> Population:
         seed=config.seed,
         test=source.test,
         test_share=source.test_share,
+        validation_share=source.validation_share,
         pool=source.pool,
         scaling=source.scaling,
         public=source.public or 0,

@@ -53,6 +53,7 @@ def run_federation(
     waited for; `stands` says where and how the server stands, for whoever serves the run again.
     """
     refuse_few_shots(config)
+    refuse_best_round(config)
     known = Agreement.load(folder) if resume else None
 
     def gather(say: Listener, last: Checkpoint | None) -> Gathered:
@@ -79,7 +80,11 @@ def run_federation(
         exchange.expected = frozenset(agreed.names)
         return Gathered(
             Retrying(experiment.method(config), config.engine.max_abandoned, say),
-            RemotePopulation(agreed.trained, config.data.scaling),
+            RemotePopulation(
+                agreed.trained,
+                config.data.scaling,
+                validates=config.data.validation_share > 0,
+            ),
             flower(exchange, config, agreed.trained),
             notes={"engine": "flower"},
             afterwards=lambda result: part(result, exchange, config, agreed, say),
@@ -144,6 +149,20 @@ def refuse_few_shots(config: Config) -> None:
         )
 
 
+def refuse_best_round(config: Config) -> None:
+    """Refuse to take another round than the last: what clients keep for themselves is of that."""
+    if config.train.stop is not None:
+        raise ConfigError(
+            "clients on other machines end with the last round",
+            code="C050",
+            where="train.stop",
+            why="the models they use, and what a method leaves with them, are of the last round "
+            "that they were tested in; the server cannot take them back to the best one",
+            fix="leave out train.stop; data.validation_share alone shows in metrics.csv which "
+            "round was best, and a run of so many rounds ends there",
+        )
+
+
 def flower(exchange: Exchange, config: Config, agreed: Agreement) -> Front:
     """The engine that reaches clients who have agreed."""
     from coterie.engines.flower.backend import Deadlines, federation
@@ -170,7 +189,8 @@ def flower(exchange: Exchange, config: Config, agreed: Agreement) -> Front:
 def setup(config: Config, agreed: Agreement | None = None) -> dict[str, Any]:
     """What every client is told of the experiment; once they agreed, also on what."""
     model, options = config.model, experiment.model_options(config)
-    splitting = ("test", "test_share", "scaling", "reader")
+    splitting = ["test", "test_share", "scaling", "reader"]
+    splitting += ["validation_share"] * bool(config.data.validation_share)
     told: dict[str, Any] = {
         "seed": config.seed,
         "threads": config.engine.threads,

@@ -54,6 +54,7 @@ def remaining(population: Population, who: Tensor) -> Population:
         how,
         train=tuple(how.train[i] for i in kept),
         test=tuple(how.test[i] for i in kept),
+        validation=tuple(how.validation[i] for i in kept if how.validation),
         names=tuple(how.names[i] for i in kept),
         angle=how.angle[who],
         group=None if how.group is None else how.group[who],

@@ -16,7 +16,7 @@ from coterie.data.load import load
 from coterie.data.population import Population, partition
 from coterie.engines.front import Front
 from coterie.methods import written
-from coterie.runs import checkpoint, reading
+from coterie.runs import checkpoint, choosing, reading
 from coterie.runs.model import RunModel
 from coterie.runs.whereabouts import expect_run
 from coterie.studies import experiment
@@ -78,8 +78,11 @@ def open_run(
         public=lambda: clients.public,
         groups=clients.group,
     )
-    fed.restore(saved.memories)
     history = reading.RunReader(path).history_at(saved.notes)
+    best = choosing.taken(plan.stop, history)
+    if best and best.round != saved.state.round:
+        saved = checkpoint.load(checkpoint.at(path / "checkpoints", best.round))
+    fed.restore(saved.memories)
     summary = summary_of(how, clients, plan, history, saved.state)
     return Result(how, clients, fed, saved.state, history, summary, path)
 

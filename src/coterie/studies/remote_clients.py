@@ -100,7 +100,8 @@ class OwnData:
         how, key = setup["data"], repr(setup)
         if self._split is None or self._split[0] != key:
             data = renumbered(self.data(setup), setup["classes"])
-            split = {k: how[k] for k in ("test", "test_share", "scaling")}
+            known = ("test", "test_share", "validation_share", "scaling")
+            split = {k: how[k] for k in known if k in how}
             if data.x_test is None:
                 split["test"] = "own"
             self._split = key, partition(data, "iid", 1, int(setup["seed"]), **split)

@@ -136,7 +136,8 @@ class Result:
 
         records = RunReader(self.folder) if self.folder else None
         # An opened run may have gone on since: it is shown as far as this result goes.
-        held = records.clusters.until(self.state.round) if records else clusters_of(self)
+        last = self.summary.get("taken", {}).get("of", self.state.round)
+        held = records.clusters.until(last) if records else clusters_of(self)
         notes = records.notes if records else {"population": self.population.key}
         run = data.RunData(
             title=records.folder.name if records else type(self.method).__name__,

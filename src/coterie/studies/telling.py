@@ -18,6 +18,7 @@ class Told:
     untested: set[int] = field(default_factory=set)
     alone: set[int] = field(default_factory=set)
     held_back: dict[int, int] = field(default_factory=dict)  # and in which cluster
+    unplaced: list[int] = field(default_factory=list)
 
 
 def tell_rejected(asked: Iterable[Asked], names: Sequence[str], say: Listener) -> None:
@@ -92,3 +93,11 @@ def tell_held_back(
         told.held_back[i] = cluster
         what = {"event": "capped", "round": state.round, "client": names[i], "cluster": cluster}
         say({**what, "declared": round(declared, 4), "counted": round(counted, 4)})
+
+
+def tell_unplaced(state: State, names: Sequence[str], say: Listener, told: Told) -> None:
+    """Tell who has no model yet, if they are others than those who were told of last."""
+    waiting = state.unplaced.tolist()
+    if waiting and waiting != told.unplaced:
+        told.unplaced = waiting
+        say({"event": "unplaced", "round": state.round, "clients": [names[i] for i in waiting]})

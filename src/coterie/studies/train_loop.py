@@ -8,23 +8,31 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
-
 from coterie.config import Config
+from coterie.core import best_by
+from coterie.core.best_by import Stop
 from coterie.core.bounds import Count, Share, Whole
 from coterie.core.bounds import dataclass as bounded
 from coterie.core.events import Event, Listener
 from coterie.core.loop import evaluate, run
 from coterie.core.model_kind import declared, kind_of
-from coterie.core.types import Engine, Method, State
+from coterie.core.types import VALIDATION, Engine, Method, State
 from coterie.data.population import Population
-from coterie.runs import further, measure, metrics
+from coterie.runs import choosing, further, measure, metrics
 from coterie.runs.history import History, Row
 from coterie.runs.reading import RunReader
 from coterie.runs.records import RunFolder
 from coterie.studies import tuned
+from coterie.studies.best_round import BestRound
 from coterie.studies.result import Result
-from coterie.studies.telling import Told, tell_asked, tell_held_back, telling, telling_why
+from coterie.studies.telling import (
+    Told,
+    tell_asked,
+    tell_held_back,
+    tell_unplaced,
+    telling,
+    telling_why,
+)
 from coterie.tasks.measured import measured
 
 
@@ -42,6 +50,7 @@ class Plan:
     everybody: Whole = 0  # first rounds in which every client takes part, whatever is drawn later
     checkpoint_every: Count = 1
     keep: Count = 2  # checkpoints kept
+    stop: Stop | None = None  # take the best round on validation data, and end if none follows
 
     @classmethod
     def of(cls, config: Config) -> Plan:
@@ -52,7 +61,7 @@ class Plan:
             "everybody": config.train.everybody,
         }
         when: dict[str, Any] = vars(config.evaluate)
-        return cls(config.train.rounds, **when, **kept)
+        return cls(config.train.rounds, **when, **kept, stop=config.train.stop)
 
     def tests_at(self, round: int) -> bool:
         """Whether clients are tested after this round."""
@@ -89,17 +98,16 @@ def train_loop(
     `say` hears every event. With a folder, each round is recorded there, and checkpoints note
     `facts` of the world they were made in.
     """
-    population, fed, names = them.population, them.fed, them.fed.names
+    population, fed, names, kind = them.population, them.fed, them.fed.names, kind_of(them.method)
     fed.everybody = plan.everybody
-    kind = kind_of(them.method)
     history = folder.history() if folder and saved else History()
+    best = BestRound(plan.stop, history, saved)
     announce(them, plan, say, saved)
     began = clock = time.perf_counter()
     previous = saved.assign if saved else None
-    waiting = torch.empty(0, dtype=torch.long)
-    told = Told()
-    clustering = measure.LastFit()
-    state, states = saved, run(them.method, fed, plan.rounds, saved)
+    told, clustering = Told(), measure.LastFit()
+    until = saved.round if saved and best.over else plan.rounds
+    state, states = saved, run(them.method, fed, until, saved)
     if saved:
         next(states)  # the state that was saved: it is measured already
     for state in telling_why(states, fed, say):
@@ -112,22 +120,23 @@ def train_loop(
         trained = time.perf_counter()
         rows = tests(them, plan, state, history, say, told) + rows
         history.rows += rows
+        due = best.see(state, rows, fed) or plan.saves_at(state.round)
         if folder:
             folder.record(state, rows, names, truth, kind)
-            if plan.saves_at(state.round):
-                folder.checkpoint(state, fed.memories(), facts or {})
+            if due:
+                folder.checkpoint(state, fed.memories(), facts or {}, best.round)
         tell_asked(asked, names, say, told)
         tell_held_back(fed.held_back(asked, state), state, names, say, told)
-        if len(state.unplaced) and not torch.equal(state.unplaced, waiting):
-            waiting = state.unplaced
-            who = [names[i] for i in waiting.tolist()]
-            say({"event": "unplaced", "round": state.round, "clients": who})
+        tell_unplaced(state, names, say, told)
         now = time.perf_counter()
         spent = {"seconds": round(now - clock, 4), "evaluate_seconds": round(now - trained, 4)}
         at = {"event": "round", "round": state.round, "rounds": plan.rounds}
         say(at | spent | {"asked": measure.questions(asked)} | headline(history, state.round))
         clock = now
+        if best.over:
+            break
     assert state is not None  # run yields at least where it starts
+    state = best.take(state, fed, folder, say)
     seconds = time_of(began, folder if saved else None)
     summary = summary_of(them.method, population, plan, history, state)
     if folder:
@@ -202,7 +211,9 @@ def tested(
     """
     fed, names = them.fed, them.fed.names
     with telling(fed, say):
-        scores = evaluate(them.method, state, fed, measured(them.method.score, asked))
+        test = them.method.score
+        test = test.validated() if them.population.validates else test
+        scores = evaluate(them.method, state, fed, measured(test, asked))
     tell_asked(fed.ledger, names, say, told)
     fed.ledger.clear()
     if new := set(scores.untested) - told.untested:
@@ -210,29 +221,35 @@ def tested(
         who = [names[i] for i in sorted(new)]
         say({"event": "untested", "round": state.round, "clients": who})
     how = names, fed.sizes, kind_of(them.method), before
-    return measure.tested(state, scores, *how) + further.tested(state, scores, *how, asked)
+    found = [scores] if scores.validation is None else [scores.validation, scores]
+    return [
+        row
+        for one in found
+        for row in (*measure.tested(state, one, *how), *further.tested(state, one, *how, asked))
+    ]
 
 
 def summary_of(
     method: Method, population: Population, plan: Plan, history: History, state: State
 ) -> dict[str, Any]:
-    """The numbers of a whole run under their names, as summary.json holds them; never the best
-    round by test accuracy."""
+    """The numbers of a whole run under their names, as summary.json holds them: of the round that
+    was taken, which is the last one or the best on validation data, never the best on test data."""
     ways, stage = ("bytes_down", "bytes_up"), (history.stages or method.score.stages)[-1]
     series = {stage: history.series("accuracy_mean", stage) for stage in history.stages}
-    final = max(series[stage] if series else (row.round for row in history))
+    last = max(series[stage] if series else (row.round for row in history))
+    best = choosing.taken(plan.stop, history)
+    final = best.round if best else last
     out: dict[str, Any] = {"method": repr(method), "kind": kind_of(method, state)}
     out |= {"rounds": plan.rounds, "clients": len(population), "round": final, "stage": stage}
     out |= {"absent": plan.absent} if plan.absent else {}
+    if best and plan.stop:
+        how = {"metric": best_by.full(plan.stop.metric), "value": best.value}
+        out["taken"] = {"round": final, "of": last, **how}
     if not series:  # nobody has test samples
         out[stage] = {"accuracy_mean": None, "accuracy_worst": None}
     for name, values in series.items():
         trained = [v for t, v in values.items() if t > 0] or list(values.values())
-        out[name] = {
-            r.metric: r.value
-            for r in history
-            if not r.client and r.round == final and r.stage == name
-        } | {
+        out[name] = history.whole(final, name) | {
             f"accuracy_last_{plan.last_k}": metrics.last_k_mean(trained, plan.last_k),
             "accuracy_top_5": metrics.top_k_mean(trained, 5),
             **weighted_top_5(history, name),
@@ -244,11 +261,11 @@ def summary_of(
             sent = None if hit is None else int(sum(history.total(w, until=hit) for w in ways))
             out[name] |= {"target": plan.target, "rounds_to_target": hit, "bytes_to_target": sent}
     if plan.tuned:
-        last = [r for r in history if not r.client and r.stage == tuned.STAGE]
-        out[tuned.STAGE] = {"epochs": plan.tuned} | {r.metric: r.value for r in last}
-    out["clusters"] = {
-        r.metric: r.value for r in history if r.round == final and r.stage == "clusters"
-    }
+        last_rows = [r for r in history if not r.client and r.stage == tuned.STAGE]
+        out[tuned.STAGE] = {"epochs": plan.tuned} | {r.metric: r.value for r in last_rows}
+    if held := history.whole(final, VALIDATION):
+        out[VALIDATION] = held
+    out["clusters"] = history.whole(final, "clusters")
     if drift := population.moves_at:
         out["clusters"]["rounds_to_recover"] = recovery(history, drift, len(population))
     return out | {way: int(history.total(way)) for way in ways}
@@ -295,6 +312,10 @@ def headline(history: History, at: int) -> dict[str, float]:
     for row in reversed(history.rows):
         if row.round != at:
             break
+        if row.stage == VALIDATION:
+            if not row.client and row.metric == "accuracy_mean":
+                found["validation"] = row.value
+            continue
         if not row.client and row.metric in shown:
             found.setdefault(shown[row.metric], row.value)  # "after" comes last and is found first
     return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, nullcontext
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -31,6 +31,7 @@ from coterie.models import factory
 from coterie.runs import checkpoint
 from coterie.runs.records import RunFolder
 from coterie.studies.arguments import PlanOptions, clients_of, method_of, plan_of
+from coterie.studies.best_round import expect_validation
 from coterie.studies.opened import known_of
 from coterie.studies.result import Result
 from coterie.studies.train_loop import Gathered, Plan, recording, train_loop
@@ -69,13 +70,14 @@ def fit(
     """
     method, population = method_of(method), clients_of(population)
     planned = plan_of(rounds, plan)
+    expect_validation(planned.stop, population, planned.metrics)
     layout = build_layout(
         model, population.shape, population.classes, seed=seed, head=head, options=model_options
     )
     clients = simulation(
         method, population, layout, seed=seed, engine=engine, workers=workers, address=address
     )
-    told = {"method": as_plain(method), "plan": vars(planned), "population": population.recipe}
+    told = {"method": as_plain(method), "plan": asdict(planned), "population": population.recipe}
     return train(
         clients,
         planned,

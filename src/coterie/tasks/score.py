@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from coterie.core.bounds import dataclass
-from coterie.core.types import AnswerForm, Client, Evaluation, Known, Layout, Reply, Sent
+from coterie.core.types import (
+    VALIDATION,
+    AnswerForm,
+    Client,
+    Evaluation,
+    Known,
+    Layout,
+    Reply,
+    Sent,
+)
 from coterie.tasks.solver import Solver, trained
 from coterie.tasks.steps import SteppedTask, Stepwise, logits
 from coterie.tasks.train import own_row
@@ -45,13 +55,14 @@ class Showing(SteppedTask, Evaluation):
 class Score(Showing):
     """Test the model a client holds; with `adapt`, also what becomes of it after local training.
 
-    The reply is (stages, 2): a row (accuracy, loss) for each stage. Adaptation happens on a copy
-    and is forgotten: a metric never trains.
+    The reply is (stages, 2): a row (accuracy, loss) for each stage, NaN without samples for it.
+    Adaptation happens on a copy and is forgotten: a metric never trains.
     """
 
     adapt: Solver | None = None  # local training before the second test
     private: str = "none"  # the columns that each client has of its own
     train: str = "all"  # the columns that adaptation trains
+    validation: bool = False  # also test the last model on the samples that the client holds back
 
     @property
     def trains(self) -> Solver | None:
@@ -66,7 +77,12 @@ class Score(Showing):
     @property
     def stages(self) -> tuple[str, ...]:
         """The names of the rows of the reply."""
-        return ("before", "after") if self.adapt else ("before",)
+        tests = ("before", "after") if self.adapt else ("before",)
+        return (*tests, VALIDATION) if self.validation else tests
+
+    def validated(self) -> Score:
+        """The same test with the stage of validation."""
+        return replace(self, validation=True)
 
     @property
     def held(self) -> Held:
@@ -76,11 +92,16 @@ class Score(Showing):
     def said(
         self, client: Client, models: Tensor, sent: Sent, layout: Layout, rng: torch.Generator
     ) -> Stepwise[list[tuple[Tensor, Tensor]]]:
-        """What the model of each stage says to the client's test samples."""
+        """What the model of each stage says to the samples that it is tested on."""
+        rows = yield from self.rows(client, models, layout, rng)
+        tests = [(row, client.x_test, client.y_test) for row in rows]
+        if self.validation:
+            x = client.x_val if len(client.y_val) else client.x[:0]
+            tests.append((rows[-1], x, client.y_val))
         stages = []
-        for row in (yield from self.rows(client, models, layout, rng)):
-            answer = yield from logits(row, client.x_test)
-            stages.append((answer, client.y_test))
+        for row, x, y in tests:
+            answer = yield from logits(row, x)
+            stages.append((answer, y))
         return stages
 
     def rows(

@@ -225,6 +225,13 @@ CONFIGURATION: dict[str, Code] = {
         "There is no such table, or it has no such method, or its data cannot be had.",
         "`coterie reproduce` lists the tables and the data that each can be run on.",
     ),
+    "C061": Code(
+        "nothing to choose by",
+        "A round, or a setting, is chosen on validation data: samples of a client that it neither "
+        "trains on nor is tested on. Test data never choose.",
+        "Set data.validation_share, 0.2 is usual; in Python, validation_share of `partition` or "
+        "`Population.of`.",
+    ),
     "C060": Code(
         "a value from Python that cannot be meant",
         "A method, solver, partition or function was given a field or keyword that it does not "

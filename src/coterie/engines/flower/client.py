@@ -24,7 +24,7 @@ from coterie.core.events import Listener, silence
 from coterie.core.known import Known
 from coterie.core.layout import Layout
 from coterie.core.rng import stream
-from coterie.core.types import Evaluation
+from coterie.core.types import VALIDATION, Evaluation
 from coterie.engines.door import judge
 from coterie.engines.flower import messages
 from coterie.engines.flower.messages import Asking
@@ -97,7 +97,8 @@ def handle_task(
     seconds = round(time.perf_counter() - began, 4)
     done = {"event": "answered", **about, "task": type(task).__name__, "seconds": seconds}
     if isinstance(task, Evaluation):
-        accuracy = float(reply.value[-1, 0])
+        tests = [stage != VALIDATION for stage in task.stages]
+        accuracy = float(reply.value[tests][-1, 0])
         done |= {"accuracy": accuracy} if accuracy == accuracy else {}  # no samples, no accuracy
         done |= kept_model(q, host, setup, replace(client, memory=held), task)
     tell(done)

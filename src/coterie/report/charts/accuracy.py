@@ -60,7 +60,24 @@ def lines(run: RunData, tables: Mapping[str, Floats], metric: str, shown: str) -
             hovertemplate=shown,
         )
     add_line(drawn, run.tested, run.series(metric).values, "mean", hover=shown, width=3.2)
-    return mark_absent(drawn, run, metric)
+    return mark_absent(mark_taken(drawn, run, metric, shown), run, metric)
+
+
+def mark_taken(drawn: Any, run: RunData, metric: str, shown: str) -> Any:
+    """The mean on validation data, where there are some, and the round that was taken by them."""
+    held = run.series(metric, "validation")
+    if len(held.rounds):
+        add_line(drawn, *held, "validation", hover=shown, color=QUIET, dash="dashdot", width=2)
+    if run.taken is not None:
+        drawn.add_scatter(
+            x=[run.taken["round"]],
+            y=[run.value(metric)],
+            name=f"taken: round {run.taken['round']}",
+            mode="markers",
+            marker={"symbol": "diamond", "size": 12},
+            hovertemplate=f"{shown}<extra>the best on validation data</extra>",
+        )
+    return drawn
 
 
 def mark_absent(drawn: Drawing, run: RunData, metric: str) -> Drawing:
@@ -93,7 +110,7 @@ def who_is_behind(run: RunData, row: int) -> str:
 def of_client(run: RunData, client: int) -> Drawing:
     """One client's accuracy by round, between the mean of its cluster and of everybody."""
     table = tested(run, run.accuracy)
-    held = int(run.assign[-1, client]) if run.clustered else 0
+    held = int(run.held[client]) if run.clustered else 0
     drawn = style.figure(height=260, hovermode="x unified", xaxis={"title": "round"})
     lines = [("mean of all", run.series("accuracy_mean").values, QUIET, "dot", 1.6)]
     mine = cluster_means(run, table).get(held)
@@ -140,7 +157,7 @@ def gains(run: RunData) -> Drawing:
             "no run of local or fedavg on the same clients lies beside this one; "
             f"coterie compare --methods local,fedavg,{plain(run.method)} makes them"
         )
-    order = np.lexsort((final, run.assign[-1]))
+    order = np.lexsort((final, run.held))
     order = order[~np.isnan(final[order])]
     if len(order) > ROWS:
         return ranked(run, known)
@@ -179,7 +196,7 @@ def gains(run: RunData) -> Drawing:
         x=final[order].tolist(),
         marker={"size": 11, "color": hues(run, order)},
         name=plain(run.method) + " (colour: cluster)" * run.clustered,
-        customdata=run.assign[-1][order].tolist(),
+        customdata=run.held[order].tolist(),
         hovertemplate=f"client %{{text}}{where(run)}: %{{x:.1%}}",
         **marks,
     )
@@ -202,7 +219,7 @@ def ranked(run: RunData, known: Mapping[str, Floats]) -> Drawing:
         mode="markers",
         marker={"size": 5, "color": hues(run, order)},
         text=[plain(run.clients[i]) for i in order],
-        customdata=run.assign[-1][order].tolist(),
+        customdata=run.held[order].tolist(),
         hovertemplate=f"client %{{text}}{where(run)}: %{{y:+.1f}} points<extra></extra>",
         showlegend=False,
     )
@@ -216,7 +233,7 @@ def where(run: RunData) -> str:
 
 def hues(run: RunData, clients: Any) -> list[str]:
     """The colours of clients' clusters; without clusters they are one."""
-    return [colour(int(c) if run.clustered else 0) for c in run.assign[-1][clients]]
+    return [colour(int(c) if run.clustered else 0) for c in run.held[clients]]
 
 
 def references(run: RunData) -> dict[str, Floats]:
@@ -224,7 +241,7 @@ def references(run: RunData) -> dict[str, Floats]:
     if run.baselines:
         return {REFERENCE.get(name, name): values for name, values in run.baselines.items()}
     if run.stage == "after":
-        return {"before adaptation": run.accuracy["before"][-1]}
+        return {"before adaptation": run.accuracy["before"][run.end(run.tested)]}
     return {}
 
 
@@ -239,9 +256,7 @@ def fairness(run: RunData) -> Drawing:
     drawn = shares([low - room, high + room])
     if run.clustered and 1 < len(run.clusters) <= STEPS:
         for c in run.clusters.tolist():
-            add_shares(
-                drawn, final[run.assign[-1] == c], f"cluster {c}", color=colour(c), width=1.4
-            )
+            add_shares(drawn, final[run.held == c], f"cluster {c}", color=colour(c), width=1.4)
     for dash, (name, others) in zip(("dash", "dot"), known.items(), strict=False):
         add_shares(drawn, others, name, color=QUIET, width=2, dash=dash)
     add_shares(drawn, final, plain(run.method), width=3.2)

@@ -65,8 +65,8 @@ def columns_of(run: RunData) -> list[Column]:
     ]
     if run.group is not None:
         beside = matched(run)
-        order = sorted(np.unique(run.group[-1]).tolist(), key=lambda g: beside[g])
-        columns.append(Column("planted", "group", run.group[-1], order, planted_colour(run)))
+        order = sorted(np.unique(run.planted).tolist(), key=lambda g: beside[g])
+        columns.append(Column("planted", "group", run.planted, order, planted_colour(run)))
     return columns
 
 
@@ -114,7 +114,7 @@ def sizes(run: RunData) -> Drawing:
     """How many clients each cluster has, round by round."""
     grouped(run)
     if (since := settled(run)) is not None:
-        held = run.assign[-1][run.assign[-1] >= 0]
+        held = run.held[run.held >= 0]
         counts = sorted(np.unique(held, return_counts=True)[1].tolist(), reverse=True)
         several = ", ".join(map(str, counts[:12])) + ", ..." * (len(counts) > 12)
         alike = f"of {count(counts[0], 'client')} each"
@@ -211,8 +211,8 @@ def planted_colour(run: RunData) -> Callable[[int], str]:
 def matched(run: RunData) -> dict[int, int]:
     """The cluster that goes with each planted group: the best one-to-one matching by clients."""
     assert run.group is not None
-    groups, clusters = np.unique(run.group[-1]).tolist(), run.clusters.tolist()
-    planted, held = np.equal.outer(groups, run.group[-1]), np.equal.outer(run.assign[-1], clusters)
+    groups, clusters = np.unique(run.planted).tolist(), run.clusters.tolist()
+    planted, held = np.equal.outer(groups, run.planted), np.equal.outer(run.held, clusters)
     rows, columns = metrics.best_pairs(planted.astype(int) @ held.astype(int))
     found = {groups[r]: clusters[c] for r, c in zip(rows, columns, strict=True)}
     free = (c for c in range(10_000) if c not in clusters)

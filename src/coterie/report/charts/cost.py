@@ -94,7 +94,7 @@ def uploads(run: RunData) -> Drawing:
         middles = ((edges[:-1] + edges[1:]) / 2).tolist()
         add_bars(drawn, middles, counts.tolist(), style.QUIET, hovertemplate=hover)
         return drawn
-    order = np.lexsort((np.arange(run.n), run.assign[-1] if run.clustered else np.zeros(run.n)))
+    order = np.lexsort((np.arange(run.n), run.held if run.clustered else np.zeros(run.n)))
     drawn = figure(
         xaxis={
             "title": "client" + ", by cluster" * run.clustered,

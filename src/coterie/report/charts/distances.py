@@ -38,9 +38,9 @@ def distances(run: RunData) -> Drawing:
     ]
     strips: dict[str, tuple[Ints, Callable[[int], str]]] = {}  # a label of each client, its colour
     if run.clustered:
-        strips["cluster"] = run.assign[-1][who], colour
+        strips["cluster"] = run.held[who], colour
     if run.group is not None:
-        strips["planted"] = run.group[-1][who], planted_colour(run)
+        strips["planted"] = run.planted[who], planted_colour(run)
     whole = len(parts) == len(who)  # a row each: the branches of the tree end at the rows
     begin = TREE * whole
     ticks = list(range(len(names))) if len(names) <= NAMED else []
@@ -197,8 +197,8 @@ def clients(run: RunData) -> Drawing:
         xaxis={"title": "first axis", "zeroline": False},
         yaxis={"title": "second axis", "zeroline": False, "scaleanchor": "x"},
     )
-    held = run.assign[-1][who]
-    truth = None if run.group is None else run.group[-1][who]
+    held = run.held[who]
+    truth = None if run.group is None else run.planted[who]
     for c in np.unique(held).tolist():
         mine = np.flatnonzero(held == c)
         marks = "circle" if truth is None else [MARKS[g % len(MARKS)] for g in truth[mine]]
@@ -240,11 +240,11 @@ def trajectories(run: RunData) -> Drawing:
     shown = who[np.linspace(0, len(who) - 1, min(LINES, len(who))).round().astype(int)]
     classes = run.insight.classes if run.insight else [str(c) for c in range(T.shape[2])]
     drawn = figure(height=480, xaxis={"title": "pull"}, yaxis={"title": "push"})
-    for c in np.unique(run.assign[-1][who]).tolist():
+    for c in np.unique(run.held[who]).tolist():
         x: list[float | None] = []
         y: list[float | None] = []
         text: list[str] = []
-        for i in shown[run.assign[-1][shown] == c].tolist():
+        for i in shown[run.held[shown] == c].tolist():
             x += [*T[i, 0].tolist(), None]
             y += [*T[i, 1].tolist(), None]
             text += [f"client {plain(run.clients[i])}, class {plain(k)}" for k in classes] + [""]
@@ -259,7 +259,7 @@ def trajectories(run: RunData) -> Drawing:
             legendgroup=f"{c}",
             hovertemplate="%{text}",
         )
-        mean = T[who[run.assign[-1][who] == c]].mean(0)
+        mean = T[who[run.held[who] == c]].mean(0)
         drawn.add_scatter(
             x=mean[0].tolist(),
             y=mean[1].tolist(),

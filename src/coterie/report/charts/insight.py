@@ -50,7 +50,7 @@ def labels(run: RunData) -> Drawing:
     if run.insight is None:
         raise Absent(f"the clients' data are not at hand: {run.missing or 'they were not read'}")
     counts = run.insight.counts
-    held = run.assign[-1] if run.clustered else np.zeros(run.n, int)
+    held = run.held if run.clustered else np.zeros(run.n, int)
     order = np.lexsort((np.arange(run.n), counts.argmax(1), held))
     rows = binned(order, held)
     names = [plain(run.clients[r[0]], 22) + f" … ({len(r)})" * (len(r) > 1) for r in rows]
