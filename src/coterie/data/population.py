@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from coterie.core.client import NONE, Client
-from coterie.core.errors import DataError
 from coterie.core.units import count
 from coterie.data.dataset import Data, Scaling, scale
 from coterie.data.divide.modifiers import rotate
+from coterie.data.joined import fits, merged
 from coterie.data.kinds import Kind
 from coterie.data.partition import From, Partition, Test, divide, reserve
 from coterie.data.population_given import Several, facts, given
@@ -323,14 +323,6 @@ def partition(
     return Population(scaled, how, public=samples, made=made, recipe=recipe)
 
 
-def merged(data: Data, partition: Partition) -> Data:
-    """The data as the partition counts them: with `pool = "all"`, the test set at the end."""
-    if partition.pool == "train" or data.x_test is None or data.y_test is None:
-        return data
-    x, y = torch.cat([data.x, data.x_test]), torch.cat([data.y, data.y_test])
-    return replace(data, x=x, y=y, x_test=None, y_test=None, owner=None, owner_test=None, owners=())
-
-
 def select(rows: Tensor, index: Tensor) -> Tensor:
     """The rows at increasing indices; a view where they lie side by side."""
     if len(index) and int(index[-1]) - int(index[0]) + 1 == len(index):
@@ -341,27 +333,3 @@ def select(rows: Tensor, index: Tensor) -> Tensor:
 def shares(part: Tensor, whole: Tensor) -> bool:
     """Whether one tensor is a view of the other's memory."""
     return part.untyped_storage().data_ptr() == whole.untyped_storage().data_ptr()
-
-
-def fits(data: Data, partition: Partition) -> None:
-    """Refuse a partition that was made for other data."""
-    test = 0 if data.y_test is None else len(data.y_test)
-    samples = len(data.y) + (test if partition.pool == "all" else 0)
-    limits = {"train": samples, "test": samples if partition.test_source == "own" else test}
-    if partition.validation:
-        limits["validation"] = samples
-    faults = []
-    for name, limit in limits.items():
-        index = torch.cat(getattr(partition, name)) if len(partition) else torch.empty(0)
-        low, high = (int(end) for end in index.aminmax()) if len(index) else (0, -1)
-        if not 0 <= low <= high + 1 <= limit:
-            what = f"the partition's {name} indices go from {low} to {high}"
-            faults.append((what, f"{limit:,} samples there"))
-    if partition.relabel is not None and (permuted := partition.relabel.shape[1]) != len(
-        data.classes
-    ):
-        faults.append((f"the partition permutes {permuted} labels", f"{len(data.classes)} classes"))
-    if faults:
-        what, has = faults[0]
-        fix = "use the data the partition was made for"
-        raise DataError(what, code="D044", why=f"{data.name} has {has}", fix=fix)
