@@ -93,7 +93,7 @@ class Liar(Serial):
 
 
 # send more than a value
-EXTRA = {"fednova", "scaffold", "creff", "autocfl", "ifca", "flhc", "fedem", "fedrc"}
+EXTRA = {"fednova", "scaffold", "creff", "autocfl", "ifca", "flhc", "fedem", "fedrc", "fedpac"}
 CASES = [(name, part) for name in METHODS for part in ("value", "extra")[: 1 + (name in EXTRA)]]
 
 

@@ -92,6 +92,7 @@ if TYPE_CHECKING:  # every public name, once: for type checkers, and below for w
     from coterie.methods.feddsmic import FedDSMIC as FedDSMIC
     from coterie.methods.fedem import FedEM as FedEM
     from coterie.methods.fednova import FedNova as FedNova
+    from coterie.methods.fedpac import FedPAC as FedPAC
     from coterie.methods.fedpfa import FedPFA as FedPFA
     from coterie.methods.fedrc import FedRC as FedRC
     from coterie.methods.fedsem import FedSEM as FedSEM

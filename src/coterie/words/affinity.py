@@ -241,6 +241,35 @@ def responsibilities(losses: Tensor, weights: Tensor) -> Tensor:
     return (weights.double().log() - losses.double()).softmax(1)
 
 
+def collaboration(variance: Tensor, means: Tensor) -> Tensor:
+    """From whom each client takes its head, and how much (FedPAC): (m,), (m, d) -> (m, m) float64.
+
+    Row i minimises sum_j a_j^2 variance_j + |means_i - sum_j a_j means_j|^2 over a >= 0 that sum
+    to 1: others' heads lower the variance, and those of other data bring a bias.
+
+    >>> collaboration(torch.ones(2), torch.zeros(2, 1)).tolist()
+    [[0.5, 0.5], [0.5, 0.5]]
+    >>> collaboration(torch.ones(2), torch.tensor([[0.0], [1.0]])).round(decimals=3).tolist()
+    [[0.667, 0.333], [0.333, 0.667]]
+    """
+    checks.rows(means, "means")
+    checks.weights(variance, "variance", len(means))
+    from scipy.optimize import nnls  # here: scipy takes a while to import
+
+    V, h = variance.double(), means.double()
+    one, rows = torch.ones(len(V), 1, dtype=torch.float64), []
+    for mine in h:
+        apart = h - mine
+        P = torch.diag(V) + apart @ apart.T
+        P += 1e-9 * P.diagonal().mean().clamp_min(1e-30) * torch.eye(len(V))
+        # With z = a / (a' P a) the conditions for a minimum are those of nonnegative least squares.
+        root = torch.linalg.cholesky(P)
+        goal = torch.linalg.solve_triangular(root, one, upper=False)
+        z, _ = nnls(root.T.numpy(), goal[:, 0].numpy())
+        rows.append(torch.from_numpy(z) / z.sum())
+    return torch.stack(rows)
+
+
 def _shares(W: Tensor, empty: Tensor) -> Tensor:
     """Rows scaled to sum to 1; rows of zeros are taken from `empty`."""
     total = W.sum(1, keepdim=True)

@@ -43,7 +43,7 @@ def states(method: Method, fed: Any, rounds: int = 3) -> list[State]:
 
 
 FIVE = ("fedavg", "fedclust", "dapfl", "feddsmic", "ditto")
-TOLD = ("oracle",)  # of groups that were planted, which nobody knows of other machines
+TOLD = ("oracle", "metadata")  # what nobody knows of clients on other machines
 REST = [
     pytest.param(name, marks=pytest.mark.slow) for name in METHODS if name not in (*FIVE, *TOLD)
 ]
@@ -66,6 +66,11 @@ def test_every_method_has_the_bits_of_the_serial_engine(name: str, tmp_path: Pat
 def test_the_oracle_has_nothing_to_tell_of_other_machines(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="nothing to tell"):
         made("oracle").init(Rig(tmp_path).fed)
+
+
+def test_clients_on_other_machines_come_with_no_column(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no column to group them by"):
+        made("metadata").init(Rig(tmp_path).fed)
 
 
 def test_memories_never_reach_the_server(tmp_path: Path) -> None:

@@ -91,6 +91,14 @@ PERSONALISED = (
         "weights of the body every round",
     ),
     Entry(
+        "fedpac",
+        "fedpac:FedPAC",
+        "Xu, Tong, Huang, ICLR 2023",
+        "personalised",
+        "a common body whose features agree by class, and heads mixed from those that help",
+        "weights every round; the number, mean feature and spread of each class's samples",
+    ),
+    Entry(
         "fedamp",
         "fedamp:FedAMP",
         "Huang et al., AAAI 2021",
