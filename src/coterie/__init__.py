@@ -152,6 +152,7 @@ if TYPE_CHECKING:  # every public name, once: for type checkers, and below for w
     from coterie.words import voting as voting
     from coterie.words.mixing import merge as merge
     from coterie.words.mixing import mix as mix
+    from coterie.words.server import ServerOptimiser as ServerOptimiser
 
 
 def _homes() -> dict[str, str]:

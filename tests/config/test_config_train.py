@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from coterie.config import loads, resolved
@@ -10,6 +12,7 @@ from coterie.studies import experiment
 from coterie.studies.experiment import LATER, refuse_changes
 from coterie.tasks.optimiser import AdamW
 from coterie.tasks.schedule import Schedule
+from coterie.words.server import ServerOptimiser
 
 
 def test_optimiser_and_schedule_are_what_train_says() -> None:
@@ -23,6 +26,14 @@ def test_optimiser_and_schedule_are_what_train_says() -> None:
     assert solver.schedule == Schedule("step", warmup=3, decay=0.5, every=4)
 
 
+@pytest.mark.parametrize("name", ["optimiser", "optimizer"])
+def test_the_server_is_what_its_table_says(name: str) -> None:
+    text = f"method = 'ifca'\n[server]\n{name} = 'yogi'\nlr = 0.5\ntau = 0.25"
+    method: Any = experiment.method(loads(text))
+    assert method.server == ServerOptimiser("yogi", lr=0.5, tau=0.25)
+    assert experiment.method(loads("method = 'ifca'")).server.kind == "none"  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize("given", ["", "optimiser = 'sgd'", "optimiser = 'adam'"])
 def test_rate_and_momentum_of_a_paper_are_for_its_own_optimiser(given: str) -> None:
     text = f"method = 'fedclust'\n[train]\ndefaults = 'paper'\n{given}"
@@ -34,12 +45,16 @@ def test_rate_and_momentum_of_a_paper_are_for_its_own_optimiser(given: str) -> N
 def test_a_run_from_before_there_were_optimisers_goes_on() -> None:
     config = loads("")
     lines = resolved(config).splitlines()
+    a, b = lines.index("[server]"), lines.index("[evaluate]")
+    lines = lines[:a] + lines[b:]
     older = "\n".join(line for line in lines if line.partition(" = ")[0] not in LATER["train"])
     assert "momentum" in older
     assert "optimiser" not in older
     refuse_changes(older, config, ())
     with pytest.raises(CheckpointError, match="setting differs"):
         refuse_changes(older, loads("[train]\nclip = 1.0"), ())
+    with pytest.raises(CheckpointError, match="setting differs"):
+        refuse_changes(older, loads("[server]\noptimizer = 'adam'"), ())
 
 
 def test_more_rounds_are_another_experiment_where_the_rate_follows_from_them() -> None:

@@ -22,6 +22,7 @@ ALIASES: dict[str, tuple[str, str]] = {
         ("train", "lr", "local_learning_rate learning_rate local_lr"),
         ("train", "optimiser", "optimizer local_optimizer"),
         ("train", "weight_decay", "l2"),
+        ("server", "optimiser", "server_optimizer server_optimiser"),
         ("train", "clip", "clip_norm clip_grad_norm grad_clip gradient_clip max_grad_norm"),
         ("train", "schedule", "lr_schedule lr_scheduler scheduler"),
         ("train", "warmup_rounds", "warmup"),
@@ -32,6 +33,7 @@ ALIASES: dict[str, tuple[str, str]] = {
     )
     for alias in aliases.split()
 }
+WITHIN = (("server", "optimizer", "optimiser"),)  # names that another table has for another key
 # In the table of a method or a kind of partition: the other name, and the fields it may stand for.
 OPTIONS = {
     "beta": ("alpha",),
@@ -56,6 +58,10 @@ def translate(tree: dict[str, Any], found: Findings) -> None:
                 target = tree.setdefault(table, {})
                 if isinstance(target, dict):
                     move(home, target, old, (table, key), found)
+    for table, alias, key in WITHIN:
+        home = tree.get(table)
+        if isinstance(home, dict) and alias in home:
+            move(home, home, (table, alias), (table, key), found)
     data = tree.get("data")
     if isinstance(data, dict) and isinstance(data.get("test"), int | float):  # a share: own split
         move(data, data, ("data", "test"), ("data", "test_share"), found)

@@ -95,6 +95,22 @@ def recipe(v: Sound) -> Iterator[Problem]:
             yield Problem(("train", key), v("train", key), f"not with {method}", fix)
 
 
+def server(v: Sound) -> Iterator[Problem]:
+    """An optimiser of the server's for a method that has nothing to step towards."""
+    kind, method = v("server", "optimiser"), v("method")
+    if kind == "none":
+        if (rate := v("server", "lr")) is not None:
+            fix = "choose server.optimiser, as momentum"
+            yield Problem(("server", "lr"), rate, "there is no optimiser", fix)
+        return
+    why = refuses(method).get("server", "")
+    if not why and "server" not in all_fields(method):
+        why = "its class has no field `server`"
+    if why:
+        fix = f"{why}; leave it out, or choose another method"
+        yield Problem(("server", "optimiser"), kind, f"not with {method}", fix)
+
+
 def clusters(v: Sound) -> Iterator[Problem]:
     """More clusters than clients."""
     clients, own = v("partition", "clients"), v("hyper")
@@ -230,6 +246,7 @@ RULES: tuple[Callable[[Sound], Iterator[Problem]], ...] = (
     public,
     cohort,
     recipe,
+    server,
     clusters,
     groups,
     protocol,

@@ -78,7 +78,7 @@ def resolve(written: Written, settings: Settings = (), *, allow_code: bool = Fal
     mine = given.get(table, {}) if own is not None else {}
     if own is not None:
         aliases.translate_options(mine, (table,), own, found)
-        problems += set_in_train(mine, table)
+        problems += set_elsewhere(mine, table)
     out["hyper"] = resolve_fields(own or {}, mine, (table,), problems)
     bad = {p.path for p in problems}
     problems += contradictions(Sound(out, table, own or {}, bad))
@@ -213,11 +213,11 @@ def pointed_to_its_table(problem: Problem, own: Mapping[str, Field]) -> Problem:
     return replace(problem, fix="it belongs to the method's own table") if key in own else problem
 
 
-def set_in_train(mine: dict[str, Any], table: str) -> Iterator[Problem]:
-    """Fields of a method that [train] sets."""
-    for key, instead in tables.ELSEWHERE.items():
+def set_elsewhere(mine: dict[str, Any], table: str) -> Iterator[Problem]:
+    """Fields of a method that [train] or [server] sets."""
+    for key, (home, instead) in tables.ELSEWHERE.items():
         if key in mine:
-            yield Problem((table, key), mine.pop(key), "set in [train]", f"there: {instead}")
+            yield Problem((table, key), mine.pop(key), f"set in [{home}]", f"there: {instead}")
 
 
 def fill_from_paper(method: str, given: Mapping[str, Any], train: dict[str, Any]) -> dict[str, Any]:

@@ -98,8 +98,8 @@ class Train:
     local_steps: Whole = 0  # if given, this many mini-batches instead of epochs
     batch_size: Whole = 32  # samples in a mini-batch; 0: all at once
     lr: Positive = 0.05  # learning rate
-    optimiser: Literal["sgd", "adam", "adamw"] = "sgd"  # PyTorch's, anew in every round
-    momentum: Decay = 0.0  # sgd: PyTorch's
+    optimiser: Literal["sgd", "adam", "adamw"] = "sgd"  # adam: with lr 0.001, if none is given
+    momentum: Decay = 0.0  # sgd: PyTorch's; starts anew every round
     nesterov: bool = False  # sgd: look ahead along the momentum
     weight_decay: NonNegative = 0.0  # L2 penalty; of adamw decoupled
     beta1: Decay = 0.9  # adam, adamw: of the running mean of the gradient
@@ -126,6 +126,17 @@ class Train:
     def rates(self) -> dict[str, Any]:
         """The fields of the schedule that this table sets."""
         return {name: getattr(self, key) for key, name in SCHEDULE.items()}
+
+
+@dataclass(frozen=True)
+class Server:
+    """What the server makes of an average, for methods that average."""
+
+    optimiser: Literal["none", "momentum", "adagrad", "adam", "yogi"] = "none"  # none: the average
+    lr: Positive | None = None  # of the server's step; not given: 1 with momentum, else 0.1
+    beta1: Decay = 0.9  # of the running mean of the differences; of momentum, the momentum
+    beta2: Decay = 0.99  # adam, yogi: of their running square
+    tau: Positive = 1e-3  # adagrad, adam, yogi: the smaller, the more adaptive
 
 
 @dataclass(frozen=True)
@@ -185,6 +196,7 @@ class Config:
     model: Model = Model()
     train: Train = Train()
     hyper: Mapping[str, Any] = field(default_factory=dict)  # the method's own table
+    server: Server = Server()
     evaluate: Evaluate = Evaluate()
     newcomers: Newcomers = Newcomers()
     engine: Engine = Engine()

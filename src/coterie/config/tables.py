@@ -29,7 +29,11 @@ TABLES: dict[str, type[Any]] = {
     if dataclasses.is_dataclass(f.default)
 }
 TOP = ("method", "seed")  # what stands above all tables
-ELSEWHERE = {"solver": ", ".join((*SOLVER, "optimiser", "schedule")), "fraction": "participation"}
+ELSEWHERE = {  # fields of methods that other tables set, and by which keys
+    "solver": ("train", ", ".join((*SOLVER, "optimiser", "schedule"))),
+    "fraction": ("train", "participation"),
+    "server": ("server", "optimiser, lr, beta1, beta2, tau"),
+}
 PARTITION = "partition"
 
 
@@ -87,7 +91,7 @@ def refuses(method: str) -> Mapping[str, str]:
 
 
 def hyperparameters(method: str) -> dict[str, Field]:
-    """What a method's own table may hold: its fields without those that [train] sets.
+    """What a method's own table may hold: its fields without those that [train] and [server] set.
 
     >>> hyperparameters("fedprox")["mu"].comment
     'strength of the pull to the global model'

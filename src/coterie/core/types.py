@@ -20,6 +20,7 @@ from coterie.core.errors import ConfigError
 from coterie.core.known import Known as Known
 from coterie.core.layout import Layout as Layout
 from coterie.core.ledger import Asked as Asked
+from coterie.core.moments import without_moments
 from coterie.core.recipe import Recipe as Recipe
 from coterie.core.sendable import Sendable as Sendable
 from coterie.core.sendable import place_of as place_of
@@ -112,10 +113,14 @@ class State:
         """A new population: these clients get these labels, everybody else is unplaced.
 
         `models` has a row for each label, (k, P), or is the row that all of them start from, (P,).
+        Moments of the models before belong to nobody any more.
         """
         if models.ndim == 1:
             models = models.repeat(int(labels.max()) + 1, 1)
-        nobody = replace(self, models=models, assign=torch.full_like(self.assign, -1))
+        memory = without_moments(self.memory)
+        nobody = replace(
+            self, models=models, assign=torch.full_like(self.assign, -1), memory=memory
+        )
         return nobody.reassign(clients, labels)
 
 

@@ -6,6 +6,7 @@ and Imbalanced Data. IEEE Transactions on Big Data, 2024.
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import Literal
 
 import torch
@@ -18,6 +19,7 @@ from coterie.tasks import Score, Solver, Train
 from coterie.words.distance import cosine_distance, cross_l2, scaled_l2
 from coterie.words.grouping import auto_cut, closest, guard
 from coterie.words.mixing import merge, within
+from coterie.words.server import ServerOptimiser
 from coterie.words.voting import (
     adjust_epochs,
     cumulative,
@@ -47,6 +49,7 @@ class AutoCFL:
     clustering: Literal["vote", "auto_cosine"] = "vote"  # auto_cosine: ours, not the paper's
     keep_epochs: bool = False  # train on with the adjusted epochs in phase C
     landmarks: Whole = LANDMARKS  # clients grouped at once, others join as newcomers; 0: all
+    server: ServerOptimiser = field(default=ServerOptimiser(), kw_only=True)  # of the average
 
     kind = "clustered"
     score = Score()  # every client tests its cluster's model
@@ -62,7 +65,8 @@ class AutoCFL:
             return self.adjusted(state, fed)
         E = whole_epochs(state.memory["epochs"])[state.placed] if self.keep_epochs else None
         send = {} if E is None else {"epochs": E}
-        return merge(state, fed.ask(state.placed, Train(self.solver), state, **send))
+        w = fed.ask(state.placed, Train(self.solver), state, **send)
+        return self.server.advance(state, merge(state, w), fed.layout)
 
     def adjusted(self, state: State, fed: Federation) -> State:
         """A round of phase A: train E_m epochs, average, and see whose losses lag behind."""
@@ -73,7 +77,8 @@ class AutoCFL:
         if should_stop(torch.tensor([variance(row) for row in CL]), self.latest):
             return self.cluster(state, w, fed)
         E = next_epochs(state, losses, fed.sizes, self.alpha, self.adjust)
-        return merge(state, w).hold(epochs=E, losses=losses)
+        merged = self.server.advance(state, merge(state, w), fed.layout)
+        return merged.hold(epochs=E, losses=losses)
 
     def cluster(self, state: State, w: Replies, fed: Federation) -> State:
         """Phase B, on the weights of the last layer; a cluster starts from its members' average."""

@@ -7,7 +7,7 @@ Optimization Under Privacy Constraints. IEEE Transactions on Neural Networks and
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import field, replace
 
 import torch
 from torch import Tensor
@@ -19,6 +19,7 @@ from coterie.tasks import SGD, Score, Solver, Train
 from coterie.words.distance import cosine
 from coterie.words.grouping import bipartition, closest, incongruence, separable
 from coterie.words.mixing import merge
+from coterie.words.server import ServerOptimiser
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class CFL:
     gamma: Part = 0.0  # gamma_max: split only if it is below sqrt((1 - largest cross cosine)/2)
     min_round: Whole = 20  # no split before this many rounds
     min_size: Count = 3  # no split of a cluster with fewer clients than this
+    server: ServerOptimiser = field(default=ServerOptimiser(), kw_only=True)  # of the average
 
     kind = "clustered"
     score = Score()  # every client tests its cluster's model
@@ -47,7 +49,7 @@ class CFL:
         """FedAvg inside each cluster; then each cluster that asks for it is split."""
         before = self.place(state, fed)
         w = fed.ask(before.placed, Train(self.solver), before)
-        state = merge(before, w)
+        state = self.server.advance(before, merge(before, w), fed.layout)
         dw = (w.values - before.of(w.clients))[:, fed.layout.columns("params")]
         seen, sizes = [], w.counted(before.assign[w.clients])
         for c in before.assign[w.clients].unique().tolist():

@@ -42,11 +42,12 @@ class CFLGT(FedAvg):
         """FedAvg with everybody, K times; then cluster once; then FedAvg inside each cluster."""
         if state.round < self.pretrain:
             state = self.place(state, fed)
-            return merge(state, fed.ask(fed.clients, Train(self.solver), state))
+            w = fed.ask(fed.clients, Train(self.solver), state)
+            return self.server.advance(state, merge(state, w), fed.layout)
         if "exemplars" not in state.memory:
             state = self.cluster(state, fed)
         state = self.place(state, fed)
-        return round_in_groups(state, fed, self.solver, self.fraction)
+        return round_in_groups(state, fed, self.solver, self.fraction, self.server)
 
     def cluster(self, state: State, fed: Federation) -> State:
         """Trajectories up, distances, affinity propagation; every cluster starts from h_g."""

@@ -89,12 +89,16 @@ class CReFF(FedAvg):
         G = mean_of_owners(w.extra["gradients"])  # (C, C, width)
         V = match(state.memory["features"], phi, G, self.match_steps, self.match_lr)
         known = state.memory["known"] | held(G)
-        averaged = merge(state, w).models
+        trained = state.models.clone()
+        trained[0, head] = state.memory["head"]  # where the clients started
+        start = state.hold(trained)
+        after = self.server.advance(start, merge(start, w), fed.layout)
+        averaged = after.models
         phi = retrain(phi, V, known, self.retrain_steps, self.retrain_lr)
         models = averaged.clone()
         dim = V.shape[2]
         models[0, head] = torch.cat([phi[:, :dim].flatten(), phi[:, dim:].flatten()])
-        return state.hold(models, features=V, known=known, head=averaged[0, head].clone())
+        return after.hold(models, features=V, known=known, head=averaged[0, head].clone())
 
 
 def has_bias(layout: Layout) -> int:

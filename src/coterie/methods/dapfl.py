@@ -6,8 +6,9 @@ Federated Learning. 2024.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -39,6 +40,9 @@ class DAPFL:
 
     kind = "personal"
     score = Score()  # every client tests its own model
+    refuses: ClassVar[Mapping[str, str]] = {
+        "server": "no model is an average: each client goes on with its own"
+    }
 
     @property
     def local(self) -> Train:

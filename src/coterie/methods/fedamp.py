@@ -6,8 +6,9 @@ AAAI 2021.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -38,6 +39,9 @@ class FedAMP:
 
     kind = "personal"
     score = Score()  # every client tests its own model
+    refuses: ClassVar[Mapping[str, str]] = {
+        "server": "no model is an average: each client goes on with its own"
+    }
 
     def init(self, fed: Federation) -> State:
         """Everybody starts from the same model."""

@@ -8,7 +8,7 @@ MLSys 2020.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import field, replace
 
 from torch import Tensor
 
@@ -16,6 +16,7 @@ from coterie.core.bounds import Count, NonNegative, Share, dataclass
 from coterie.core.types import Federation, State, Task
 from coterie.tasks import Score, Solver, Train
 from coterie.words.mixing import merge
+from coterie.words.server import ServerOptimiser
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class FedAvg:
 
     solver: Solver = Solver()
     fraction: Share = 1.0  # of clients drawn in a round
+    server: ServerOptimiser = field(default=ServerOptimiser(), kw_only=True)  # of the average
 
     kind = "shared"
 
@@ -44,7 +46,8 @@ class FedAvg:
     def round(self, state: State, fed: Federation) -> State:
         """Draw, train, average."""
         state = self.place(state, fed)
-        return merge(state, fed.ask(fed.sample(self.fraction), self.local, state))
+        w = fed.ask(fed.sample(self.fraction), self.local, state)
+        return self.server.advance(state, merge(state, w), fed.layout)
 
     def place(self, state: State, fed: Federation) -> State:
         """A newcomer takes the one model there is."""

@@ -38,4 +38,5 @@ class FedBABU(FedAvg):
         """Draw, train the body, average it."""
         state = self.place(state, fed)
         w = fed.ask(fed.sample(self.fraction), self.local, state)
-        return merge(state, w, fed.layout.columns("~head"))
+        merged = merge(state, w, fed.layout.columns("~head"))
+        return self.server.advance(state, merged, fed.layout)

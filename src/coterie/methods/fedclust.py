@@ -6,7 +6,7 @@ Learning through Weight-Driven Client Clustering. ICPP 2024.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Literal
 
 from torch import Tensor
@@ -18,6 +18,7 @@ from coterie.tasks import SGD, Score, Solver, Train, equal_steps
 from coterie.words.distance import cosine_distance, l2
 from coterie.words.grouping import agglomerate, nearest
 from coterie.words.mixing import mix, within
+from coterie.words.server import ServerOptimiser
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class FedClust:
     warmup: Literal["steps", "epochs"] = "steps"  # steps: as many for everybody, whatever its size
     attach: bool = True  # with neither threshold nor clusters: join singletons to the nearest group
     landmarks: Whole = LANDMARKS  # clients grouped at once, others join as newcomers; 0: all
+    server: ServerOptimiser = field(default=ServerOptimiser(), kw_only=True)  # of the average
 
     kind = "clustered"
     score = Score()  # every client tests its cluster's model
@@ -50,7 +52,7 @@ class FedClust:
     def round(self, state: State, fed: Federation) -> State:
         """FedAvg inside each cluster (Algorithm 1, lines 7-15)."""
         state = self.place(state, fed)
-        return round_in_groups(state, fed, self.solver, self.fraction)
+        return round_in_groups(state, fed, self.solver, self.fraction, self.server)
 
     def place(self, state: State, fed: Federation) -> State:
         """Train from theta^0, send the final layer; join the nearest cluster of round 0 (Eq. 4)."""

@@ -6,19 +6,21 @@ AISTATS 2023.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from coterie.core.bounds import Count, Positive, Share, dataclass
+from coterie.core.moments import without_moments
 from coterie.core.rows import repeated, stacked
 from coterie.core.types import Federation, Replies, State
 from coterie.methods.group_once import round_in_groups
 from coterie.tasks import Losses, Score, Solver
 from coterie.words.grouping import closest, cut
 from coterie.words.mixing import mix, within
+from coterie.words.server import ServerOptimiser
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class FedDrift:
     merge: Positive | None = None  # delta', the distance up to which clusters merge; default: delta
     start: Literal["one", "own"] = "one"  # one model for all at first, or for each its own
     most: Count = 20  # models at most; of those that nobody holds, the oldest go first
+    server: ServerOptimiser = field(default=ServerOptimiser(), kw_only=True)  # of the average
 
     kind = "clustered"
     score = Score()  # every client tests its cluster's model
@@ -55,8 +58,11 @@ class FedDrift:
     def round(self, state: State, fed: Federation) -> State:
         """FedAvg inside each cluster; at the begin of a time step, clusters change first."""
         if state.round and state.round % self.every == 0:
-            state = self.step(state, fed)
-        return round_in_groups(self.place(state, fed), fed, self.solver, self.fraction)
+            before, state = state, self.step(state, fed)
+            if not torch.equal(before.models, state.models):  # moments belong to their models
+                state = replace(state, memory=without_moments(state.memory))
+        state = self.place(state, fed)
+        return round_in_groups(state, fed, self.solver, self.fraction, self.server)
 
     def step(self, state: State, fed: Federation) -> State:
         """Everybody chooses; clusters that are alike merge; who has drifted leaves."""

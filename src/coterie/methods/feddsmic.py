@@ -6,7 +6,7 @@ Similarity-Aware Constraint. ICA3PP 2022.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Literal
 
 import torch
@@ -21,6 +21,7 @@ from coterie.tasks import SGD, Score, Solver, Train
 from coterie.words.distance import kl_logits
 from coterie.words.grouping import closest, farthest_first, kmeanspp
 from coterie.words.mixing import mix, provisional, within
+from coterie.words.server import ServerOptimiser
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class FedDS:
     clusters: Count = 3  # C
     seeding: Literal["farthest", "kmeans++", "random"] = "farthest"  # random: as printed
     landmarks: Whole = LANDMARKS  # clients from whom the first centres are taken; 0: all
+    server: ServerOptimiser = field(default=ServerOptimiser(), kw_only=True)  # of the average
 
     kind = "clustered"
 
@@ -60,12 +62,14 @@ class FedDS:
         if not w:
             return state
         p = predictions(w.values, fed)  # (m, N_o, classes)
-        if "seeded" not in state.memory:
+        first = "seeded" not in state.memory
+        if first:
             some, _ = landmarks(replace(w, extra={"said": p}), self.landmarks, fed)
             state = self.seed(state, some.values, some.extra["said"], fed)
         u = closest(kl_logits(p, predictions(state.models, fed)))
         W = within(u, w.counted(u), state.k)
-        return state.hold(mix(W, w.values, keep=state.models)).reassign(w.clients, u)
+        merged = state.hold(mix(W, w.values, keep=state.models)).reassign(w.clients, u)
+        return merged if first else self.server.advance(state, merged, fed.layout)
 
     def seed(self, state: State, w: Tensor, p: Tensor, fed: Federation) -> State:
         """The first centres: models of the first round (one too many stays w^0), or drawn anew."""

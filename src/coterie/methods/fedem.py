@@ -7,6 +7,7 @@ Distributions. NeurIPS 2021.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import field
 from typing import ClassVar
 
 import torch
@@ -36,6 +37,7 @@ from coterie.tasks.signature import ROUNDING, sample_losses
 from coterie.tasks.steps import logits
 from coterie.words.affinity import responsibilities
 from coterie.words.mixing import average, mix
+from coterie.words.server import ServerOptimiser
 
 STEPS = 20  # of EM on the weights alone, with which a newcomer finds its mixture
 
@@ -172,6 +174,7 @@ class FedEM:
     solver: Solver = Solver(lr=0.03, epochs=1, batch=128)
     fraction: Share = 1.0  # of clients drawn in a round
     clusters: Count = 3  # M, components
+    server: ServerOptimiser = field(default=ServerOptimiser(), kw_only=True)  # of the average
 
     kind = "clustered"
     score: ClassVar[Evaluation] = ScoreMixture()  # every client tests its mixture
@@ -188,7 +191,7 @@ class FedEM:
         state = self.place(state, fed)
         cohort = fed.sample(self.fraction)
         w = fed.ask(cohort, TrainMixture(self.solver), state, **self.sent(state))
-        return self.merged(state, w) if w else state
+        return self.server.advance(state, self.merged(state, w), fed.layout) if w else state
 
     def merged(self, state: State, w: Replies) -> State:
         """Averages by samples (Algorithm 1, line 12)."""

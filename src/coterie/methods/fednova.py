@@ -25,6 +25,7 @@ class FedNova(FedAvg):
     refuses: ClassVar[Mapping[str, str]] = {
         "optimiser": "its weights |a_i| count how often a gradient enters the steps of SGD",
         "nesterov": "its weights |a_i| are those of plain momentum",
+        "server": "its weights |a_i| say how long the step of the server is",
     }
 
     def round(self, state: State, fed: Federation) -> State:

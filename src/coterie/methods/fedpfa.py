@@ -39,7 +39,7 @@ class FedPFA(FedAvg):
         if state.round >= self.pretrain and "members" not in state.memory:
             state = self.group(state, fed)
         state = self.place(state, fed)
-        return round_in_groups(state, fed, self.solver, self.fraction)
+        return round_in_groups(state, fed, self.solver, self.fraction, self.server)
 
     def group(self, state: State, fed: Federation) -> State:
         """Sparsity vectors up, distances, groups; each starts from the pre-trained model."""

@@ -6,6 +6,7 @@ personalization. World Wide Web, 2023 (arXiv 2005.01026). Also called FeSEM.
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import Literal
 
 import torch
@@ -18,6 +19,7 @@ from coterie.methods.group_once import LANDMARKS, landmarks, round_in_groups
 from coterie.tasks import SGD, Score, Solver, Train
 from coterie.words.grouping import kmeans, nearest
 from coterie.words.mixing import merge, mix, provisional, within
+from coterie.words.server import ServerOptimiser
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,7 @@ class FedSEM:
     start: Literal["kmeans++", "random"] = "kmeans++"  # random: networks drawn anew, as printed
     landmarks: Whole = LANDMARKS  # clients from whom the first centres are taken; 0: all
     fix_after: Whole = 0  # rounds after which nobody changes its centre; 0: never
+    server: ServerOptimiser = field(default=ServerOptimiser(), kw_only=True)  # of the average
 
     kind = "clustered"
     score = Score()  # every client tests its centre
@@ -47,15 +50,17 @@ class FedSEM:
         """Train from the own centre; join the nearest one; centres become their members' mean."""
         if self.fix_after and state.round >= self.fix_after:
             state = self.place(state, fed)
-            return round_in_groups(state, fed, self.solver, self.fraction)
+            return round_in_groups(state, fed, self.solver, self.fraction, self.server)
         w = fed.ask(fed.sample(self.fraction), Train(self.solver), self.lodged(state, fed))
         if not w:
             return state
-        if "seeded" not in state.memory:
+        first = "seeded" not in state.memory
+        if first:
             state = state.hold(self.centres(state, w, fed), seeded=torch.ones(1))
         params = fed.layout.columns("params")
         labels = nearest(w.values[:, params], state.models[:, params])
-        return merge(state.reassign(w.clients, labels), w)
+        merged = merge(state.reassign(w.clients, labels), w)
+        return merged if first else self.server.advance(state, merged, fed.layout)
 
     def centres(self, state: State, w: Replies, fed: Federation) -> Tensor:
         """(C, P) the first centres: means of the first round's models, or networks drawn anew."""

@@ -5,6 +5,9 @@ Ruan, Joe-Wong: FedSoft: Soft Clustered Federated Learning with Proximal Local U
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
@@ -33,6 +36,9 @@ class FedSoft:
 
     kind = "clustered"
     score = Score(private="all")  # every client tests its personal model
+    refuses: ClassVar[Mapping[str, str]] = {
+        "server": "nobody trains from a centre: there is no step from it to take"
+    }
 
     def init(self, fed: Federation) -> State:
         """S different centres, and nobody knows them yet."""

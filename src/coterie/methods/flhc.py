@@ -50,7 +50,7 @@ class FLHC(FedAvg):
             return self.adjusted(unhurried(state, self.solver), fed)
         if "centres" not in state.memory and state.round >= self.rounds_before:
             return self.cluster(state, fed)
-        return round_in_groups(state, fed, self.solver, self.fraction)
+        return round_in_groups(state, fed, self.solver, self.fraction, self.server)
 
     def adjusted(self, state: State, fed: Federation) -> State:
         """Everybody trains as long as its losses ask for; the last such round clusters."""
@@ -60,7 +60,8 @@ class FLHC(FedAvg):
         if not w:
             return state
         E = next_epochs(state, losses, fed.sizes, self.alpha, self.adjust)
-        return merge(state, w).hold(epochs=E, losses=losses)
+        merged = self.server.advance(state, merge(state, w), fed.layout)
+        return merged.hold(epochs=E, losses=losses)
 
     def cluster(self, state: State, fed: Federation, **epochs: torch.Tensor) -> State:
         """Everybody trains from w; clusters start from their members' average."""

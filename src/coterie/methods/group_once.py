@@ -15,6 +15,7 @@ from coterie.core.rng import stream
 from coterie.core.types import Federation, Replies, State
 from coterie.tasks import Solver, Train
 from coterie.words.mixing import merge
+from coterie.words.server import ServerOptimiser
 
 LANDMARKS = 2000  # clients that are grouped at once, unless the user says otherwise
 KEPT = 1000  # clients whose distances are kept in the state, for whoever looks at it later
@@ -44,10 +45,13 @@ def before_groups(state: State) -> State:
     return State.shared(state.memory["pretrained"][0], len(state.assign))
 
 
-def round_in_groups(state: State, fed: Federation, solver: Solver, fraction: float) -> State:
+def round_in_groups(
+    state: State, fed: Federation, solver: Solver, fraction: float, server: ServerOptimiser
+) -> State:
     """FedAvg inside each group: draw among those who are in one, train, average."""
     cohort = fed.sample(fraction, among=state.placed)
-    return merge(state, fed.ask(cohort, Train(solver), state))
+    merged = merge(state, fed.ask(cohort, Train(solver), state))
+    return server.advance(state, merged, fed.layout)
 
 
 def kept(D: Tensor, clients: Tensor, n: int) -> dict[str, Tensor]:

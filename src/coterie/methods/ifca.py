@@ -6,6 +6,7 @@ NeurIPS 2020.
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import Literal
 
 import torch
@@ -17,6 +18,7 @@ from coterie.core.types import Federation, Replies, State
 from coterie.tasks import Choose, Losses, Score, Solver, Train
 from coterie.words.grouping import closest, kmeans
 from coterie.words.mixing import average, merge, mix
+from coterie.words.server import ServerOptimiser
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,7 @@ class IFCA:
     start: Literal["random", "kmeans"] = "random"  # kmeans: on the models of one warm-up round
     starts: Count = 1  # random starts, of which the one with the least training loss is taken
     fix_after: Whole = 0  # rounds after which nobody chooses again; 0: never
+    server: ServerOptimiser = field(default=ServerOptimiser(), kw_only=True)  # of the average
 
     kind = "clustered"
     score = Score()  # every client tests the model it chose last
@@ -81,12 +84,14 @@ class IFCA:
         if self.fix_after and state.round >= self.fix_after:
             state = self.place(state, fed)
             cohort = fed.sample(self.fraction, among=state.placed)
-            return self.merge(state, fed.ask(cohort, Train(self.solver), state), fed)
+            w = fed.ask(cohort, Train(self.solver), state)
+            return self.server.advance(state, self.merge(state, w, fed), fed.layout)
         task = Choose(self.solver, heads=self.share == "body")
         w = fed.ask(fed.sample(self.fraction), task, state, **self.body(state, fed))
         if not w:
             return state
-        return self.merge(state.reassign(w.clients, w.extra["choice"]), w, fed)
+        merged = self.merge(state.reassign(w.clients, w.extra["choice"]), w, fed)
+        return self.server.advance(state, merged, fed.layout)
 
     def merge(self, state: State, w: Replies, fed: Federation) -> State:
         """Each cluster's own average; a shared extractor is the average of everybody's."""

@@ -9,7 +9,7 @@ moves there, and a cluster whose clients pull apart is split.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import field, replace
 
 import torch
 from torch import Tensor
@@ -23,6 +23,7 @@ from coterie.words.distance import cosine_distance
 from coterie.words.drift import lean, sides
 from coterie.words.grouping import auto_cut
 from coterie.words.mixing import merge, mix, within
+from coterie.words.server import ServerOptimiser
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class Kin:
     unrelated: Part = 0.0  # two halves of a cluster that pull less alike than this part (cosine)
     tune_epochs: Count = 1  # of the last layer on the client's own data, before use
     landmarks: Whole = LANDMARKS  # clients grouped at once, others join as newcomers; 0: all
+    server: ServerOptimiser = field(default=ServerOptimiser(), kw_only=True)  # of the average
 
     kind = "clustered"
 
@@ -56,7 +58,7 @@ class Kin:
         w = fed.ask(fed.sample(self.fraction, among=state.placed), Train(self.solver), state)
         head = fed.layout.columns("head")
         pull = (w.values - state.of(w.clients))[:, head]  # (m, h)
-        state = merge(state, w)
+        state = self.server.advance(state, merge(state, w), fed.layout)
         if not self.look or "pull" not in state.memory:
             return state
         state = state.hold(pull=state.memory["pull"].index_add(0, w.clients, pull))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 from coterie.core.bounds import Share, dataclass
 from coterie.core.types import Federation, State
 from coterie.tasks import Score, Solver, Train
@@ -16,6 +19,7 @@ class Local:
 
     kind = "personal"
     score = Score(private="all")  # each client tests the model it keeps
+    refuses: ClassVar[Mapping[str, str]] = {"server": "nothing is averaged"}
 
     def init(self, fed: Federation) -> State:
         """The initial model, which everybody knows; nothing is ever added to it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import field
 
 import torch
 
@@ -13,6 +14,7 @@ from coterie.core.types import Federation, State
 from coterie.methods.group_once import round_in_groups
 from coterie.tasks import Losses, Score, Solver
 from coterie.words.grouping import canonical, closest
+from coterie.words.server import ServerOptimiser
 
 PLANTED = "group"  # the column of the groups that a partition planted
 
@@ -27,6 +29,7 @@ class Metadata:
     solver: Solver = Solver()
     fraction: Share = 1.0  # of clients drawn in a round
     column: str = ""  # whose values make the clusters; empty: the only one that the clients have
+    server: ServerOptimiser = field(default=ServerOptimiser(), kw_only=True)  # of the average
 
     kind = "clustered"
     score = Score()  # every client tests its cluster's model
@@ -42,7 +45,8 @@ class Metadata:
 
     def round(self, state: State, fed: Federation) -> State:
         """FedAvg among those of the same value."""
-        return round_in_groups(self.place(state, fed), fed, self.solver, self.fraction)
+        state = self.place(state, fed)
+        return round_in_groups(state, fed, self.solver, self.fraction, self.server)
 
     def values(self, fed: Federation) -> Sequence[str]:
         """The value of each client, of those who were there at first; none if it is not known."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import field
+
 from coterie.core.bounds import Share, dataclass
 from coterie.core.errors import DataError
 from coterie.core.types import Federation, State
 from coterie.methods.group_once import round_in_groups
 from coterie.tasks import Losses, Score, Solver
 from coterie.words.grouping import closest
+from coterie.words.server import ServerOptimiser
 
 
 @dataclass(frozen=True)
@@ -16,6 +19,7 @@ class Oracle:
 
     solver: Solver = Solver()
     fraction: Share = 1.0  # of clients drawn in a round
+    server: ServerOptimiser = field(default=ServerOptimiser(), kw_only=True)  # of the average
 
     kind = "clustered"
     score = Score()  # every client tests its group's model
@@ -36,7 +40,8 @@ class Oracle:
         """Everybody is where it belongs in this round; FedAvg inside each group."""
         if fed.groups is not None:
             state = state.reassign(fed.clients, fed.groups)
-        return round_in_groups(self.place(state, fed), fed, self.solver, self.fraction)
+        state = self.place(state, fed)
+        return round_in_groups(state, fed, self.solver, self.fraction, self.server)
 
     def place(self, state: State, fed: Federation) -> State:
         """Where newcomers belong nobody says: the model that fits their training data best."""

@@ -7,6 +7,7 @@ AAAI 2023.
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import Literal
 
 from coterie.core.bounds import Count, Positive, Share, Whole, dataclass
@@ -15,6 +16,7 @@ from coterie.methods.group_once import LANDMARKS, kept, landmarks, round_in_grou
 from coterie.tasks import SGD, Basis, Score, Solver
 from coterie.words.distance import cross_subspaces, subspaces
 from coterie.words.grouping import agglomerate, nearest_group
+from coterie.words.server import ServerOptimiser
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ class PACFL:
     clusters: Whole = 0  # if given, cut the tree into this many clusters
     linkage: Literal["average", "single", "complete"] = "average"  # between groups
     landmarks: Whole = LANDMARKS  # clients grouped at once, others join as newcomers; 0: all
+    server: ServerOptimiser = field(default=ServerOptimiser(), kw_only=True)  # of the average
 
     kind = "clustered"
     score = Score()  # every client tests its cluster's model
@@ -44,7 +47,7 @@ class PACFL:
     def round(self, state: State, fed: Federation) -> State:
         """FedAvg inside each cluster."""
         state = self.place(state, fed)
-        return round_in_groups(state, fed, self.solver, self.fraction)
+        return round_in_groups(state, fed, self.solver, self.fraction, self.server)
 
     def place(self, state: State, fed: Federation) -> State:
         """Send the basis; join the cluster at the smallest mean angle."""

@@ -67,7 +67,8 @@ class LGFedAvg(FedAvg):
         """FedAvg on the columns that are not private."""
         state = self.place(state, fed)
         w = fed.ask(fed.sample(self.fraction), self.local, state)
-        return merge(state, w, fed.layout.columns(f"~{self.private}"))
+        merged = merge(state, w, fed.layout.columns(f"~{self.private}"))
+        return self.server.advance(state, merged, fed.layout)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,9 @@ Dinh, Tran, Nguyen: Personalized Federated Learning with Moreau Envelopes. NeurI
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -62,6 +64,9 @@ class PFedMe(FedAvg):
     beta: Positive = 1.0  # of the server's step towards the average
 
     kind = "personal"
+    refuses: ClassVar[Mapping[str, str]] = {
+        "server": "its server takes a step of its own: pfedme.beta",
+    }
 
     @property
     def local(self) -> Envelope:

@@ -13,6 +13,7 @@ from coterie.core.errors import ConfigError
 from coterie.core.types import Method
 from coterie.tasks.optimiser import SGD
 from coterie.tasks.solver import Solver
+from coterie.words.server import ServerOptimiser
 
 
 class Refused(NamedTuple):
@@ -28,6 +29,9 @@ def refusals(method: object) -> Iterator[Refused]:
     refuses: Mapping[str, str] = getattr(method, "refuses", {})
     solver: Any = getattr(method, "solver", None)
     given = in_solver(solver) if isinstance(solver, Solver) else {}
+    server = getattr(method, "server", None)
+    if isinstance(server, ServerOptimiser) and server.kind != "none":
+        given["server"] = server
     for setting, value in given.items():
         if setting in refuses:
             yield Refused(setting, value, refuses[setting])

@@ -73,6 +73,7 @@ class SCAFFOLD:
     refuses: ClassVar[Mapping[str, str]] = {
         "optimiser": "its variates are the mean gradient, which only the way of SGD tells",
         "clip": "its variates are the mean gradient, which shortened steps do not tell",
+        "server": "its server takes a step of its own: scaffold.server_lr",
     }
 
     @property

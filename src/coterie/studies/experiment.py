@@ -15,7 +15,7 @@ import torch
 
 from coterie import config as configs
 from coterie.config import Config, toml
-from coterie.config.schema import Train
+from coterie.config.schema import Server, Train
 from coterie.core.errors import CheckpointError
 from coterie.core.events import Listener, silence
 from coterie.core.layout import Layout
@@ -38,6 +38,7 @@ from coterie.tasks.optimiser import SGD, Adam, AdamW
 from coterie.tasks.schedule import Schedule
 from coterie.tasks.solver import Solver
 from coterie.trackers import track
+from coterie.words.server import ServerOptimiser
 
 # Keys that came later, by table: what a file meant that does not have them.
 LATER: dict[str, dict[str, Any]] = {
@@ -57,6 +58,7 @@ LATER: dict[str, dict[str, Any]] = {
         "lr_end": 0.0,
     },
     "data": {"validation_share": 0.0},
+    "server": {"optimiser": "none", "beta1": 0.9, "beta2": 0.99, "tau": 1e-3},
 }
 OPTIMISERS: dict[str, type[Any]] = {"sgd": SGD, "adam": Adam, "adamw": AdamW}
 
@@ -237,6 +239,8 @@ def method(config: Config) -> Method:
         shared["solver"] = solver(config.train, own["solver"])
     if "fraction" in own:
         shared["fraction"] = config.train.participation
+    if "server" in own:
+        shared["server"] = server(config.server)
     made: Method = cls(**shared, **config.hyper)
     return made
 
@@ -260,6 +264,12 @@ def solver(train: Train, own: Solver) -> Solver:
     cls = OPTIMISERS[train.optimiser]
     optimiser = cls(**{f.name: getattr(train, f.name) for f in fields(cls)})
     return replace(own, **train.solver, optimiser=optimiser, schedule=Schedule(**train.rates))
+
+
+def server(table: Server) -> ServerOptimiser:
+    """The optimiser of the server."""
+    how = {key: value for key, value in vars(table).items() if key != "optimiser"}
+    return ServerOptimiser(table.optimiser, **how)
 
 
 def model_options(config: Config) -> dict[str, Any]:
@@ -308,8 +318,10 @@ def started_with(text: str) -> dict[str, Any]:
     """
     found = flat(text)
     for table in {key.rpartition(".")[0] for key in found}:
-        for key, meant in LATER.get(table.rpartition(".")[2], {}).items():
-            found.setdefault(f"{table}.{key}", meant)
+        root, _, name = table.rpartition(".")
+        for home in (name, "server") if name == "train" else (name,):  # [server] came as a whole
+            for key, meant in LATER.get(home, {}).items():
+                found.setdefault(".".join(filter(None, (root, home, key))), meant)
     return found
 
 
