@@ -267,6 +267,16 @@ def rooms() -> str:
     return table(("package", "what lives there", "may touch"), rows)
 
 
+def reproduction(name: str) -> str:
+    """What was measured of a paper's table, or `overview`: all of them in one."""
+    from coterie.studies.reproduction import markdown  # torch comes with it
+
+    folder = DOCS / "results"
+    if name == "overview":
+        return markdown.overview(folder)
+    return markdown.side_by_side(folder, name)
+
+
 MAKERS: dict[str, Any] = {
     f.__name__: f
     for f in (
@@ -283,6 +293,7 @@ MAKERS: dict[str, Any] = {
         aliases,
         api,
         rooms,
+        reproduction,
     )
 }
 

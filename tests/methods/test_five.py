@@ -7,12 +7,13 @@ from itertools import pairwise
 
 import pytest
 import torch
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from coterie.core.layout import Layout
 from coterie.core.loop import evaluate, run
 from coterie.core.rng import stream
-from coterie.core.types import State
+from coterie.core.types import Replies, State, Task
 from coterie.engines.front import Front
 from coterie.methods.autocfl import AutoCFL
 from coterie.methods.cflgt import CFLGT
@@ -272,3 +273,27 @@ def test_kin_asks_for_nothing_but_the_last_layer_once_and_weights() -> None:
     assert (first.up == 4 * len(fed.layout.initial[fed.layout.columns("head")])).all()
     assert {a.task for a in rest} == {"Train"}
     assert all((a.up == 4 * fed.layout.size).all() for a in rest)
+
+
+def test_statistics_of_batch_normalisation_are_no_distance() -> None:
+    net = nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.Linear(4, 4))
+    people = [client(i, 4) for i in range(4)]
+    sent = []
+
+    class Watched(Front):
+        def ask(self, cohort: Tensor, task: Task, state: State, **send: Tensor) -> Replies:
+            sent.append(send.get("anchor"))
+            return super().ask(cohort, task, state, **send)
+
+    fed = Watched(people, Layout(net), classes=4, seed=1)
+    method = DAPFL(SOLVER, 1.0)
+    state = method.init(fed.at(-1))
+    n = fed.layout.trainable
+    rows = state.models + torch.randn(state.models.shape, generator=stream(0, "rows"))
+    rows[:, n:] = rows[:, n:].abs()
+    far = rows.clone()
+    far[0, n:] += 1000.0
+    for models in (rows, far):
+        method.round(state.hold(models), fed.at(0))
+    near, away = (a[:, :n] for a in sent if a is not None)
+    assert torch.equal(near, away)

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 import torch
 
+from coterie.core.errors import ConfigError
 from coterie.core.layout import Layout
 from coterie.core.types import Replies, State
 from coterie.engines.front import Front
 from coterie.methods import find
+from coterie.methods.fedclust import FedClust
 from coterie.methods.group_once import kept, landmarks
 from coterie.runs.measure import distinct, fit
 from coterie.tasks.solver import Solver
@@ -130,3 +132,22 @@ def test_measures_of_a_clustering_follow_whoever_moves_and_what_was_kept() -> No
     assert fit(other, truth)["silhouette"] < right["silhouette"]
     assert fit(state, truth.flip(0) * 0)["ari"] < 1.0
     assert "ari" not in fit(state, None)
+
+
+def test_a_newcomer_of_fedclust_is_placed_by_the_distance_that_made_the_clusters() -> None:
+    fed = federation()
+    first = fed.layout.initial[fed.layout.columns("head")]
+    one, other = torch.zeros(2, len(first))
+    one[0], other[1] = 1.0, 1.0
+    # Along `other` but near `one` in the plane: the angle says 1, the distance says 0.
+    centres = first + torch.stack([one, 50 * other])
+    theta = Replies(torch.tensor([0]), (first + 2 * other)[None], torch.ones(1))
+    state = State.nobody(fed.layout.initial.repeat(2, 1), 8).hold(centres=centres)
+    assert FedClust().join(state, theta, fed).assign[0] == 1
+    assert FedClust.paper(clusters=2).join(state, theta, fed).assign[0] == 0
+
+
+def test_the_papers_fedclust_wants_a_cut() -> None:
+    with pytest.raises(ConfigError, match="for you to choose"):
+        FedClust.paper()
+    assert FedClust.paper(threshold=2.0) == FedClust(threshold=2.0, distance="l2", warmup="epochs")

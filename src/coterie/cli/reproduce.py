@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +14,9 @@ from coterie.cli.compare import watching
 from coterie.cli.options import Quiet
 from coterie.core.errors import ConfigError
 from coterie.core.units import count
+
+if TYPE_CHECKING:
+    from coterie.studies.reproduction.running import Asked
 
 
 def reproduce(
@@ -29,6 +32,7 @@ def reproduce(
         "runs/reproduce"
     ),
     format: Annotated[str, typer.Option(help="text, md, csv, latex or html.")] = "text",
+    run: Annotated[bool, typer.Option(help="Run what is missing, or only show the rest.")] = True,
     copy: Annotated[
         Path | None, typer.Option(help="Only write its experiment file here, to change it.")
     ] = None,
@@ -61,6 +65,18 @@ def reproduce(
         copy.write_text((DATA / f"{asked.table.experiment}.toml").read_text(encoding="utf-8"))
         say.label("next", f"coterie compare {shlex.quote(str(copy))}")
         return
+    if run:
+        run_missing(asked, quiet)
+    found = Reproduction(asked)
+    say.result(written(found.rows) if format == "csv" else shown(found, format))
+    say.label("records", str(found.save()))
+    say.label("report", str(write_page(found)))
+
+
+def run_missing(asked: Asked, quiet: bool) -> None:
+    """Run what is not done yet; every data set must be at hand before anything is run."""
+    from coterie.studies.reproduction import running
+
     for setting in asked.settings:
         for config in running.experiments(asked, setting).experiments.values():
             options.data_at_hand(config)
@@ -71,10 +87,6 @@ def reproduce(
         say.note("\ninterrupted; every whole round is saved")
         say.label("next", f"{shlex.join(['coterie', *sys.argv[1:]])}    goes on from there")
         raise SystemExit(130) from None
-    found = Reproduction(asked)
-    say.result(written(found.rows) if format == "csv" else shown(found, format))
-    say.label("records", str(found.save()))
-    say.label("report", str(write_page(found)))
 
 
 def listed() -> None:

@@ -60,7 +60,8 @@ class DAPFL:
         rows = state.assign[cohort]
         w = state.models[rows]  # (m, P)
         C = self.affinity(state, rows)  # (m, m)
-        anchor = mix(self.weights(C, w, fed.sizes[cohort]), w)  # w_i^g
+        learned = w[:, : fed.layout.trainable]  # statistics of batch normalisation are no distance
+        anchor = mix(self.weights(C, learned, fed.sizes[cohort]), w)  # w_i^g
         new = fed.ask(cohort, self.local, state, anchor=anchor)
         return state.hold(put(state.models, state.assign[new.clients], new.values))
 

@@ -10,8 +10,10 @@ from dataclasses import field, replace
 from typing import Literal
 
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from coterie.core.bounds import Count, Positive, Share, Whole, dataclass
+from coterie.core.errors import ConfigError
 from coterie.core.types import Federation, Replies, State
 from coterie.methods.group_once import LANDMARKS, kept, landmarks, round_in_groups
 from coterie.tasks import SGD, Score, Solver, Train, equal_steps
@@ -45,6 +47,20 @@ class FedClust:
     kind = "clustered"
     score = Score()  # every client tests its cluster's model
 
+    @classmethod
+    def paper(cls, *, threshold: float | None = None, clusters: int = 0) -> FedClust:
+        """The method as printed: Eq. 3, a cut by hand, and a warm-up of as many epochs for all."""
+        if threshold is None and not clusters:
+            fix = "FedClust.paper(threshold=2.0), or clusters=4, the best on Fashion-MNIST"
+            raise ConfigError("the paper's threshold is for you to choose", code="C060", fix=fix)
+        return cls(threshold=threshold, clusters=clusters, distance="l2", warmup="epochs")
+
+    @property
+    def by_angle(self) -> bool:
+        """Whether clients are compared by the angle between what they added to the final layer."""
+        chosen = self.threshold is None and not self.clusters
+        return self.distance == "update_cosine" or (self.distance == "auto" and chosen)
+
     def init(self, fed: Federation) -> State:
         """Round 0 only clusters."""
         return self.place(State.nobody(fed.layout.initial, len(fed.clients)), fed)
@@ -64,11 +80,16 @@ class FedClust:
             return state
         if "centres" not in state.memory:
             return self.cluster(state, theta, fed)
-        return self.join(state, theta)
+        return self.join(state, theta, fed)
 
-    def join(self, state: State, theta: Replies) -> State:
-        """Eq. 4: each of these goes to the cluster whose mean layer is nearest."""
-        return state.reassign(theta.clients, nearest(theta.values, state.memory["centres"]))
+    def join(self, state: State, theta: Replies, fed: Federation) -> State:
+        """Eq. 4: each of these goes to the cluster whose mean layer is nearest, by its distance."""
+        centres = state.memory["centres"]
+        if not self.by_angle:
+            return state.reassign(theta.clients, nearest(theta.values, centres))
+        first = fed.layout.initial[fed.layout.columns("head")]
+        alike = normalize(theta.values - first, dim=1) @ normalize(centres - first, dim=1).T
+        return state.reassign(theta.clients, alike.argmax(1))
 
     def cluster(self, state: State, theta: Replies, fed: Federation) -> State:
         """Distances, tree, cut; every cluster starts from theta^0 and remembers its mean layer."""
@@ -81,14 +102,11 @@ class FedClust:
             centres=centres,
             **kept(D, some.clients, len(fed.clients)),
         )
-        return self.join(state, others)
+        return self.join(state, others, fed)
 
     def distances(self, theta: Tensor, fed: Federation) -> Tensor:
         """Eq. 3, or the angle between what the clients added to the final layer of theta^0."""
-        by_angle = self.distance == "update_cosine" or (
-            self.distance == "auto" and self.threshold is None and not self.clusters
-        )
-        if not by_angle:
+        if not self.by_angle:
             return l2(theta)
         return cosine_distance(theta - fed.layout.initial[fed.layout.columns("head")])
 

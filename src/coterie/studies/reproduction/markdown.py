@@ -1,0 +1,107 @@
+"""Committed results as Markdown: all tables in one, and each that was measured side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import inf
+from pathlib import Path
+
+from coterie.core.units import seconds
+from coterie.studies.reproduction.papers import TABLES
+from coterie.studies.reproduction.results import Row, read
+from coterie.studies.reproduction.table import Numbers, Table, Verdict
+
+
+def results(folder: Path, table: Table) -> list[Row]:
+    """The rows that were measured of a table, as `docs/results` has them."""
+    file = folder / f"{table.name}.csv"
+    rows = read(file.read_text(encoding="utf-8")) if file.exists() else []
+    return [row for row in rows if row.measured is not None or row.reached]
+
+
+def numbers(rows: Sequence[Row]) -> Numbers:
+    """What was measured, for the claims."""
+    return {r.key: inf if r.measured is None else r.measured for r in rows}
+
+
+def verdicts(folder: Path, table: Table) -> list[tuple[str, Verdict, str]]:
+    """The claims of a table on what was measured."""
+    found = numbers(results(folder, table))
+    return [(claim.text, *claim.check(found)) for claim in table.claims]
+
+
+def overview(folder: Path) -> str:
+    """A row for each of the tables: what it prints, what can be had, what was measured."""
+    lines = [
+        "| table | what it shows | prints | data at hand | measured | claims that hold | why not |",
+        "| --- | --- | ---: | ---: | ---: | --- | --- |",
+    ]
+    at_hand = measured = 0
+    for table in TABLES.values():
+        can = [f for f in table.figures if any(s.has(f) for s in table.settings)]
+        keys = {row.key for row in results(folder, table)}
+        done = [f for f in can if f[:4] in keys]
+        told = [verdict for _, verdict, _ in verdicts(folder, table)]
+        tested = [v for v in told if v != "not tested"]
+        claims = f"{tested.count('holds')} of {len(tested)}" if tested else "not tested"
+        why = "; ".join(f"{d}: {w}" if d else w for d, w in table.absent.items())
+        cells = (table.name, table.title, len(table.figures), len(can), len(done))
+        held = claims if table.claims else "it makes none"
+        lines.append("| " + " | ".join(map(str, (*cells, held, why))) + " |")
+        at_hand, measured = at_hand + len(can), measured + len(done)
+    share = f"{100 * measured / at_hand:.0f} %" if at_hand else "none"
+    lines.append(f"| all | | 1083 | {at_hand} | {measured} ({share}) | | |")
+    return "\n".join(lines) + "\n"
+
+
+def side_by_side(folder: Path, name: str) -> str:
+    """One table: for each method paper and measured in every column, then its claims."""
+    table = TABLES[name]
+    rows = results(folder, table)
+    if not rows:
+        return f"Nothing of it is measured yet: `coterie reproduce {name}` does.\n"
+    return "\n".join([*columns(rows), "", *claimed(folder, table), "", *how(rows)]) + "\n"
+
+
+def columns(rows: Sequence[Row]) -> Iterator[str]:
+    """A line for each method; a column for each setting and metric, as paper / measured."""
+    heads = list(dict.fromkeys((r.dataset, r.setting, r.metric) for r in rows))
+    by = {r.key: r for r in rows}
+    yield "| method | " + " | ".join(f"{d}, {s}: {m.replace('_', ' ')}" for d, s, m in heads) + " |"
+    yield "| --- |" + " ---: |" * len(heads)
+    for method in dict.fromkeys(r.method for r in rows):
+        cells = []
+        for dataset, setting, metric in heads:
+            row = next((r for k, r in by.items() if k == (method, dataset, setting, metric)), None)
+            cells.append("" if row is None else pair(row))
+        yield f"| {method} | " + " | ".join(cells) + " |"
+
+
+def pair(row: Row) -> str:
+    """A cell: paper / measured, and whether that is within the paper's spread."""
+    paper = "–" if row.paper is None else f"{row.paper:.1f}"
+    paper += "" if row.paper_std is None else f" ± {row.paper_std:.1f}"
+    ours = "never" if row.measured is None else f"**{row.measured:.1f}**"
+    ours += "" if row.std is None else f" ± {row.std:.1f}"
+    return f"{paper} / {ours}" + (" (within)" if row.within == "yes" else "")
+
+
+def claimed(folder: Path, table: Table) -> Iterator[str]:
+    """The claims, each with its verdict."""
+    yield "| claim | verdict | by |"
+    yield "| --- | --- | --- |"
+    for text, verdict, by in verdicts(folder, table):
+        yield f"| {text} | {verdict} | {by} |"
+
+
+def how(rows: Sequence[Row]) -> Iterator[str]:
+    """The commands behind the numbers, with what is cut, the machine and the time."""
+    cuts = "; ".join(dict.fromkeys(r.cuts for r in rows if r.cuts)) or "nothing"
+    seeds = ", ".join(dict.fromkeys(r.seeds for r in rows))
+    spent = {(r.label, r.dataset, r.setting.split(";")[0]): r.seconds or 0.0 for r in rows}
+    for line in dict.fromkeys(r.command for r in rows):
+        yield f"`{line}`\n"
+    yield (
+        f"Seeds: {seeds}. Cut or other than in the paper: {cuts}. coterie {rows[0].version} on "
+        f"{rows[0].machine}, one process; {seconds(sum(spent.values()))} in all, beside other work."
+    )
