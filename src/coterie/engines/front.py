@@ -232,9 +232,9 @@ class Front:
         extra = got[order[0]].extra
         return Replies(
             clients,
-            torch.stack([got[i].value for i in order]),
+            self.backend.stack([got[i].value for i in order]),
             self.sizes[clients],
-            {name: torch.stack([got[i].extra[name] for i in order]) for name in extra},
+            {name: self.backend.stack([got[i].extra[name] for i in order]) for name in extra},
             self.most,
         )
 

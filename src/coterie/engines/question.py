@@ -168,5 +168,9 @@ class Backend(ABC):
         """What broke and was put right since this was last asked, in words."""
         return ()
 
+    def stack(self, answers: Sequence[Tensor]) -> Tensor:
+        """What several clients answered as one tensor, which nobody else holds."""
+        return torch.stack(list(answers))
+
     def close(self) -> None:  # noqa: B027  most start nothing
         """End whatever was started to answer; a further question starts it again."""

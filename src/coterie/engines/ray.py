@@ -93,15 +93,15 @@ class Actor:
         self.busy = portions
         self.reply = self.handle.work.remote([packed], portions)
 
-    def answer(self) -> list[list[Reply] | worker.Failure] | None:
-        """What came of these portions; nothing if it died over them."""
+    def answer(self, table: worker.Table) -> list[list[Reply] | worker.Failure] | None:
+        """What came of these portions, laid down in a table; nothing if it died over them."""
         try:
             outcomes, array = ray.get(self.reply)
         except GONE as gone:
             self.alive, self.exit_reason = False, str(gone).strip().splitlines()[-1]
             return None
-        self.busy = ()
-        return worker.opened(outcomes, LocalBuffer(array))
+        portions, self.busy = self.busy, ()
+        return worker.opened(outcomes, LocalBuffer(array), portions, table)
 
     def stop(self, seconds: float = 0) -> None:
         """End it at once: it has nothing to bring to an end."""

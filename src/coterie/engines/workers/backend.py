@@ -12,12 +12,13 @@ from contextlib import contextmanager
 from typing import Any, Generic, Protocol, TypeVar
 
 import torch
+from torch import Tensor
 
 from coterie.core.errors import ClientError
 from coterie.core.types import Reply
 from coterie.engines.question import Backend, Portion, Question, Refusal, Setting
 from coterie.engines.serial import Serial
-from coterie.engines.workers.worker import Failure
+from coterie.engines.workers.worker import Failure, Table, rows
 
 LOADED = ctypes.CDLL(None) if sys.platform == "linux" else None  # PyTorch's OpenMP is in it
 SOFTLY = 1  # OpenMP's omp_pause_soft
@@ -40,8 +41,8 @@ class Worker(Protocol):
     def give(self, packed: Any, portions: list[Portion]) -> None:
         """Hand it some portions of a packed question; of a dead one, `answer` will tell."""
 
-    def answer(self) -> list[list[Reply] | Failure] | None:
-        """What came of these portions; nothing if it died or froze over them."""
+    def answer(self, table: Table) -> list[list[Reply] | Failure] | None:
+        """What came of these portions, laid down in a table; nothing if it died or froze."""
 
     def stop(self, seconds: float = 0) -> None:
         """End it: by itself within so many seconds, or else by force."""
@@ -94,9 +95,10 @@ class Workers(Backend, Generic[W]):
         if not portions:
             return
         samples: list[float] = question.sizes.tolist()
+        weights = {portion[0]: sum(samples[j] for j in portion) for portion in portions}
 
         def weight(portion: Portion) -> float:
-            return sum(samples[j] for j in portion)
+            return weights[portion[0]]
 
         try:
             if not self.workers:
@@ -135,6 +137,10 @@ class Workers(Backend, Generic[W]):
         told, self.replaced = self.replaced, []
         return told
 
+    def stack(self, answers: Sequence[Tensor]) -> Tensor:
+        """They lie in a table: if nobody is missing, there is nothing to do."""
+        return rows(answers)
+
     def close(self) -> None:
         """End all workers; another question would start new ones."""
         stop_all(self.workers, os.getpid(), seconds=1)
@@ -148,6 +154,7 @@ class Workers(Backend, Generic[W]):
         What is found is the answer of each place; a portion that failed tells it at its first.
         """
         packed = self.cluster.pack(question)
+        table = Table(len(question.cohort))
         found: dict[int, Reply | Failure] = {}
         deaths: Counter[int] = Counter()  # by the first place of a portion
         again: list[Portion] = []
@@ -161,7 +168,7 @@ class Workers(Backend, Generic[W]):
             if not busy:
                 return found
             for worker in self.cluster.ready(busy):
-                portions, outcomes = worker.busy, worker.answer()
+                portions, outcomes = worker.busy, worker.answer(table)
                 if outcomes is None:
                     self.replace(worker, question.setting, f"at {whose(question, portions)}")
                     deaths.update(portion[0] for portion in portions)

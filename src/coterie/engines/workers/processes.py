@@ -25,7 +25,7 @@ from coterie.engines.question import Portion, Question, Setting
 from coterie.engines.serial import Serial
 from coterie.engines.workers.backend import stop_all
 from coterie.engines.workers.shared_memory import SharedBuffer
-from coterie.engines.workers.worker import Failure, Outcome, PackedQuestion, opened, work
+from coterie.engines.workers.worker import Failure, Outcome, PackedQuestion, Table, opened, work
 
 LOOK = 1.0  # seconds between two looks at workers who have said nothing
 PATIENCE = 60  # looks in a row at which a busy worker has computed nothing, before it is ended
@@ -71,8 +71,8 @@ class Process:
         except OSError:
             pass
 
-    def answer(self) -> list[list[Reply] | Failure] | None:
-        """What came of these portions; nothing if it died or froze over them."""
+    def answer(self, table: Table) -> list[list[Reply] | Failure] | None:
+        """What came of these portions, laid down in a table; nothing if it died or froze."""
         if self.fault:
             return None
         try:
@@ -83,8 +83,8 @@ class Process:
         except (EOFError, OSError):
             self.process.join(LAST)  # or how it ended is not known yet
             return None
-        self.busy = ()
-        return opened(outcomes, self.outbox)
+        portions, self.busy = self.busy, ()
+        return opened(outcomes, self.outbox, portions, table)
 
     def look(self) -> None:
         """See whether it has computed since the last look; for too long nothing is a fault.

@@ -77,6 +77,49 @@ def needed(question: Question) -> tuple[Tensor, Tensor]:
     return state.models[held], nobody.index_copy(0, cohort, which)
 
 
+class Table:
+    """The answers of a cohort: of each name one tensor, with a row for each place.
+
+    So they need not be put together again once all are there (`rows`).
+    """
+
+    def __init__(self, places: int) -> None:
+        self.places = places
+        self.tensors: dict[tuple[str, torch.Size, torch.dtype], Tensor] = {}
+
+    def put(self, name: str, places: Portion, rows: Tensor) -> list[Tensor]:
+        """Lay copies of some rows down at their places."""
+        key = name, rows.shape[1:], rows.dtype
+        if key not in self.tensors:
+            self.tensors[key] = rows.new_empty((self.places, *rows.shape[1:]))
+        found = [self.tensors[key][j] for j in places]
+        for to, row in zip(found, rows, strict=True):
+            to.copy_(row)
+        return found
+
+
+def rows(tensors: Sequence[Tensor]) -> Tensor:
+    """One tensor of several: in place where they are rows of one, side by side, or else a copy.
+
+    >>> table = torch.eye(3)
+    >>> rows([table[1], table[2]]).data_ptr() == table[1].data_ptr()
+    True
+    >>> rows([table[0], table[2]]).tolist()
+    [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
+    """
+    first = tensors[0]
+    memory, start, size = first.untyped_storage().data_ptr(), first.storage_offset(), first.numel()
+    side_by_side = all(
+        t.untyped_storage().data_ptr() == memory
+        and t.storage_offset() == start + k * size
+        and t.is_contiguous()
+        for k, t in enumerate(tensors)
+    )
+    if not side_by_side:
+        return torch.stack(list(tensors))
+    return first.as_strided((len(tensors), *first.shape), (size, *first.stride()), start)
+
+
 @dataclass(frozen=True)
 class Answers:
     """The replies of a portion, one below the other, in the buffer of the worker that gave them."""
@@ -96,10 +139,10 @@ class Answers:
         keep = [buffer.put_all(r.keep) for r in replies]
         return cls(value, extra, keep, [r.alone for r in replies])
 
-    def open(self, buffer: Buffer) -> list[Reply]:
+    def open(self, buffer: Buffer, places: Portion, table: Table) -> list[Reply]:
         """Copy them: the buffer will be used again. What is kept is kept client by client."""
-        value = buffer.see(self.value).clone()
-        extra = {name: t.clone() for name, t in buffer.see_all(self.extra).items()}
+        value = table.put("value", places, buffer.see(self.value))
+        extra = {name: table.put(name, places, buffer.see(s)) for name, s in self.extra.items()}
         return [
             Reply(
                 value[j],
@@ -143,10 +186,13 @@ class Failure:
 Outcome = Answers | Failure  # of one portion
 
 
-def opened(outcomes: Sequence[Outcome], buffer: Buffer) -> list[list[Reply] | Failure]:
+def opened(
+    outcomes: Sequence[Outcome], buffer: Buffer, portions: Sequence[Portion], table: Table
+) -> list[list[Reply] | Failure]:
     """What came of some portions, as it is told here."""
     return [
-        outcome if isinstance(outcome, Failure) else outcome.open(buffer) for outcome in outcomes
+        outcome if isinstance(outcome, Failure) else outcome.open(buffer, places, table)
+        for outcome, places in zip(outcomes, portions, strict=True)
     ]
 
 
