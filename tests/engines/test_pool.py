@@ -554,3 +554,14 @@ def test_a_buffer_gives_back_what_was_laid_down_however_often_it_grew(dtype: tor
     again = buffer.put(laid[3])
     assert again.start == 0
     assert torch.equal(other.see(again), laid[3])
+
+
+def test_answers_are_put_together_once_and_stay_when_others_come() -> None:
+    with pooled(federation(), 2) as pool:
+        truth, start = federation(), everybody(pool)
+        first = pool.at(0).ask(pool.clients, Train(SOLVER), start).values
+        want = truth.at(0).ask(truth.clients, Train(SOLVER), start).values
+        pool.at(1).ask(pool.clients, Train(SOLVER), start)
+        assert torch.equal(first, want)
+        assert first.untyped_storage().nbytes() == want.nbytes
+        assert pool.backend.stack([first[0], first[2]]).tolist() == want[[0, 2]].tolist()
