@@ -14,13 +14,15 @@ import torch
 
 from coterie.core.errors import FieldError
 from coterie.core.loop import evaluate, run
+from coterie.core.metric_names import METRICS as MEASURES
 from coterie.core.model_kind import declared
-from coterie.core.types import State
+from coterie.core.types import Evaluation, State
 from coterie.engines.front import Front
 from coterie.engines.question import Question
 from coterie.methods import METHODS, find
 from coterie.runs import checkpoint
 from coterie.runs.measure import grouped
+from coterie.tasks.measured import measured as with_metrics
 from coterie.tasks.solver import Solver
 from tests.tiny import Flaky, Wire, clients, federation, same
 
@@ -114,7 +116,15 @@ def test_an_answer_has_the_form_that_its_task_declares(name: str) -> None:
     for state in run(method(name), fed, ROUNDS):
         evaluate(method(name), state, fed)
         fed.at(state.round, "evaluate").ask(state.placed, method(name).score.held, state)
+    plain, more = (evaluate(method(name), state, fed, task) for task in (None, everything(name)))
+    assert torch.equal(plain.accuracy, more.accuracy)
+    assert more.extra.keys() == {"numbers", "classes"}
     assert not any(asked.rejected for asked in fed.ledger)
+
+
+def everything(name: str) -> Evaluation:
+    """The test of a method with every metric there is."""
+    return with_metrics(method(name).score, list(MEASURES))
 
 
 @ALL

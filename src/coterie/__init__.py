@@ -56,6 +56,7 @@ if TYPE_CHECKING:  # every public name, once: for type checkers, and below for w
     from coterie.core.types import Task as Task
     from coterie.data.dataset import Data as Data
     from coterie.data.kinds import IID as IID
+    from coterie.data.kinds import Arrivals as Arrivals
     from coterie.data.kinds import Classes as Classes
     from coterie.data.kinds import ClusteredDirichlet as ClusteredDirichlet
     from coterie.data.kinds import Dirichlet as Dirichlet

@@ -59,7 +59,8 @@ modifiers = st.tuples(
     ),
     st.builds(Permutation, count),
     st.builds(Quantity, st.lists(shares, min_size=1, max_size=4), count),
-    st.builds(kinds.Drift, count, shares),
+    st.builds(kinds.Drift, count, shares, st.sampled_from(["sudden", "gradual"]), count),
+    st.builds(kinds.Arrivals, count, shares, count),
 )
 anything = st.one_of(
     bases,
@@ -207,7 +208,7 @@ def test_read_takes_a_kind_a_text_and_a_table() -> None:
 
 def test_modifiers_are_told_from_bases() -> None:
     found = {name for name, cls in KINDS.items() if issubclass(cls, Modifier)}
-    assert found == {"rotation", "permutation", "quantity", "drift"}
+    assert found == {"rotation", "permutation", "quantity", "drift", "arrivals"}
 
 
 def test_kinds_are_read_without_torch_and_numpy() -> None:

@@ -52,6 +52,11 @@ def warning(event: Event) -> str:
             f"warning round {event['round']}: {event['task']} was done one by one, which is "
             f"slower, for {some(event['clients'])}: {event['why']}"
         )
+    if event["event"] == "arrived":
+        return f"clients round {event['round']}: these have come: {some(event['clients'])}"
+    if event["event"] == "drift":
+        share = f"{100 * event['share']:.0f} %"
+        return f"drift   round {event['round']}: those who drift have {share} of another's samples"
     if event["event"] == "untested":
         return f"warning round {event['round']}: no test samples: {some(event['clients'])}"
     if event["event"] == "replaced":

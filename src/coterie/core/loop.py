@@ -67,9 +67,10 @@ def evaluate(method: Method, state: State, fed: Engine, task: Evaluation | None 
     It is the method's own test, or `task`, which has the same stages and may have "validation".
     """
     task = task or method.score
-    replies = fed.at(state.round, "evaluate").ask(state.placed, task, state)
+    now = fed.at(state.round, "evaluate")
+    replies = now.ask(state.placed, task, state)
     values = replies.values if replies else torch.empty(0, len(task.stages), 2)
-    absent = len(fed.clients) - len(replies.clients)
+    absent = len(now.present(fed.clients)) - len(replies.clients)
     tests = [s for s, stage in enumerate(task.stages) if stage != VALIDATION]
     scores = scores_of(task, tests, values, replies, absent)
     if len(tests) == len(task.stages):

@@ -326,6 +326,9 @@ class Engine(Federation, Protocol):
         """The same federation as seen in one round; its random addresses start anew, other ones
         for each `attempt` at it."""
 
+    def present(self, clients: Tensor) -> Tensor:
+        """Those of some clients who are there in this round; newcomers come later."""
+
     def held_back(self, asked: Sequence[Asked], state: State) -> Mapping[int, tuple[float, float]]:
         """Who that answered counts for less of its cluster than it declares: the two shares."""
 

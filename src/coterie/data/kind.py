@@ -15,6 +15,8 @@ class Kind:
 
     groups_in: ClassVar[str] = ""  # the field that says how many groups the clients come in
     labels_in: ClassVar[str] = ""  # the field that says how many labels the data must have
+    # Fields that came later: at their default they are left out of records, so that keys stay.
+    later: ClassVar[tuple[str, ...]] = ()
     needs_owners: ClassVar[bool] = False  # each owner in the data is a client, all if none is said
 
     @property

@@ -193,18 +193,38 @@ class Drift(Modifier):
     """From some round on, a few clients have the samples of a client of another planted group.
 
     They change places in pairs, so that groups keep their sizes; names, cohorts and private
-    memories stay. The ground truth changes with them.
+    memories stay. The ground truth changes with them. A gradual change gives more and more of a
+    client's samples to the other, in equal steps over `span` rounds, and the ground truth changes
+    when half of them have gone; one that recurs goes back and forth every `span` rounds.
     """
 
+    later = ("pattern", "span")
     round: Count = 10  # rounds trained before it happens
     share: Share = 0.2  # of clients that change, at least one pair
+    pattern: Literal["sudden", "gradual", "recurring"] = (
+        "sudden"  # all at once | in steps | to and fro
+    )
+    span: Count = 5  # rounds of a gradual change, or of each state that recurs
+
+
+@checked(frozen=True)
+class Arrivals(Modifier):
+    """A few clients, drawn at random, come while the training goes on.
+
+    Until its round a client is not there: nobody draws, asks, groups or tests it. Then the method
+    gives it a model as it does to any newcomer, and it takes part like everybody else.
+    """
+
+    round: Count = 10  # rounds trained before the first of them comes
+    share: Share = 0.2  # of clients that come late: at least one, and never all
+    span: Count = 1  # rounds over which they come, one after another; 1: all at once
 
 
 KINDS: dict[str, type[Kind]] = {
     kebab(cls): cls
     for cls in (
         *(IID, Dirichlet, LabelSkew, Shards, Classes, QuantityDirichlet, LabelGroups),
-        *(LabelSets, ClusteredDirichlet, Natural, Rotation, Permutation, Quantity, Drift),
+        *(LabelSets, ClusteredDirichlet, Natural, Rotation, Permutation, Quantity, Drift, Arrivals),
     )
 }
 ALIASES: dict[str, Kind] = {"homo": IID(), "noniid-labeldir": Dirichlet(cap=True)}
@@ -232,9 +252,20 @@ def describe(kind: Kind) -> dict[str, Any]:
     {'kind': 'shards', 'per_client': 2}
     """
     if isinstance(kind, Composite):
-        parts = {part.name: field_values(part) for part in parts_of(kind)}
+        parts = {part.name: recorded(part) for part in parts_of(kind)}
         return {"kind": "+".join(parts), **parts}
-    return {"kind": kind.name, **field_values(kind)}
+    return {"kind": kind.name, **recorded(kind)}
+
+
+def recorded(kind: Kind) -> dict[str, Any]:
+    """The fields of a kind as plain values, without those that came later and are at their default.
+
+    >>> recorded(Drift(3)), recorded(Drift(3, span=2))["span"]
+    ({'round': 3, 'share': 0.2}, 2)
+    """
+    usual = field_values(type(kind)())
+    found = field_values(kind)
+    return {k: v for k, v in found.items() if k not in kind.later or v != usual[k]}
 
 
 def from_dict(table: Mapping[str, Any]) -> Kind:

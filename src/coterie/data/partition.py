@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from coterie.core.errors import ConfigError, DataError
-from coterie.core.rng import numpy_stream
+from coterie.core.rng import numpy_stream, stream
 from coterie.core.units import count
+from coterie.data.course import Course, between
 from coterie.data.dataset import Data
 from coterie.data.divide import dealing
 from coterie.data.divide.bases import Dealt, Pool, first_few, hand_out
@@ -46,16 +47,29 @@ class Partition:
     moves: Tensor | None = None  # (n,) whose samples each client has from round `moves_at` on
     moves_at: int = 0
     validation: tuple[Tensor, ...] = ()  # n of (v_i,) long, increasing, of the pool; (): none
+    pattern: str = "sudden"  # of the drift: or gradual, or recurring
+    span: int = 1  # its rounds
+    arrives: Tensor | None = None  # (n,) the round from which on each is there; 0: always
+    seen: Mapping[str, tuple[Tensor, ...]] = field(default_factory=dict)  # as whose, where mixed
     notes: tuple[str, ...] = ()  # what was repaired, left out, reduced
     arguments: Mapping[str, Any] = field(default_factory=dict)  # all that it follows from
 
     def __len__(self) -> int:
         return len(self.train)
 
+    @property
+    def course(self) -> Course:
+        """When samples change hands."""
+        at = 0 if self.moves is None else self.moves_at
+        return Course(at, self.pattern, self.span)
+
     def at(self, round: int) -> Partition:
         """The partition as it is after so many rounds of training."""
-        if self.moves is None or round < self.moves_at:
+        phase = self.course.phase(round)
+        if self.moves is None or phase == 0:
             return self
+        if phase < 1:
+            return self.mixed(phase, moved=self.course.moved(round))
         order = self.moves.tolist()
         return replace(
             self,
@@ -67,6 +81,21 @@ class Partition:
             relabel=None if self.relabel is None else self.relabel[self.moves],
             moves=None,
         )
+
+    def mixed(self, share: float, moved: bool) -> Partition:
+        """The partition on its way: a share of the samples of those who drift has changed hands."""
+        assert self.moves is not None
+        held, seen = {}, {}
+        for name in ("train", "test", *(["validation"] if self.validation else [])):
+            parts: tuple[Tensor, ...] = getattr(self, name)
+
+            def draw(i: int, name: str = name, parts: tuple[Tensor, ...] = parts) -> Tensor:
+                rng = stream(self.arguments["seed"], "drift", name, self.names[i])
+                return torch.randperm(len(parts[i]), generator=rng)
+
+            held[name], seen[name] = between(parts, self.moves.tolist(), share, draw)
+        group = self.group[self.moves] if moved and self.group is not None else self.group
+        return replace(self, **held, seen=seen, group=group, moves=None)  # type: ignore[arg-type]
 
     @property
     def key(self) -> str:
@@ -264,6 +293,9 @@ def complete(
         moves=None if moves is None else torch.from_numpy(moves),
         moves_at=changes.drift.round if changes.drift else 0,
         validation=tuple(map(torch.from_numpy, held)),
+        pattern=changes.drift.pattern if changes.drift else "sudden",
+        span=changes.drift.span if changes.drift else 1,
+        arrives=None if changes.arrives is None else torch.from_numpy(changes.arrives),
         notes=tuple(notes),
         arguments=made,
     )

@@ -24,8 +24,8 @@ from coterie.data.divide.dealing import cut
 from coterie.data.partition import From, Partition, Test, arguments, complete, rows
 
 FORMAT = "coterie-partition-1"
-PLAIN = ("test_source", "pool", "names", "moves_at", "notes", "arguments", "key")
-TENSORS = ("angle", "group", "relabel", "moves")
+PLAIN = ("test_source", "pool", "names", "moves_at", "pattern", "span", "notes", "arguments", "key")
+TENSORS = ("angle", "group", "relabel", "moves", "arrives")
 
 
 def save(partition: Partition, path: str | Path) -> Path:
@@ -66,6 +66,9 @@ def load_partition(path: str | Path, key: str | Mapping[str, Any] | None = None)
     path = Path(path)
     try:
         found = read_npz(path) if path.suffix == ".npz" else read_json(path)
+        tensors: dict[str, Any] = {
+            k: indices(found[k]) for k in TENSORS[1:] if found.get(k) is not None
+        }
         partition = Partition(
             train=tuple(map(indices, found["train"])),
             test=tuple(map(indices, found["test"])),
@@ -75,9 +78,11 @@ def load_partition(path: str | Path, key: str | Mapping[str, Any] | None = None)
             names=tuple(found["names"]),
             angle=torch.as_tensor(found["angle"], dtype=torch.float64),
             moves_at=found["moves_at"],
+            pattern=found.get("pattern", "sudden"),
+            span=found.get("span", 1),
             notes=tuple(found["notes"]),
             arguments=found["arguments"],
-            **{k: indices(found[k]) for k in TENSORS[1:] if found.get(k) is not None},
+            **tensors,
         )
         lists = (partition.test, partition.validation or partition.test)
         lengths = {len(t) for t in (*lists, partition.names, partition.angle)}

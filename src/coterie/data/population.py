@@ -14,12 +14,13 @@ from torch import Tensor
 
 from coterie.core.client import NONE, Client
 from coterie.core.units import count
+from coterie.data.course import Course
 from coterie.data.dataset import Data, Scaling, scale
-from coterie.data.divide.modifiers import rotate
 from coterie.data.joined import fits, merged
 from coterie.data.kinds import Kind
 from coterie.data.partition import From, Partition, Test, divide, reserve
 from coterie.data.population_given import Several, facts, given
+from coterie.data.seen import seen_by
 
 HELD = 2**30  # bytes of copies of samples that a population keeps
 
@@ -49,7 +50,7 @@ class Population(Sequence[Client]):
         self.recipe = recipe  # what `partition` and `load` were asked, where that makes it again
         self._clients: dict[int, Client] = {}
         self._held = 0  # bytes of samples copied and kept
-        self._later: Population | None = None
+        self._later: tuple[float, Population] | None = None  # as it is at another phase
         self._tests: dict[bytes, tuple[Tensor, Tensor]] = {}
 
     @classmethod
@@ -93,7 +94,7 @@ class Population(Sequence[Client]):
         i = range(len(self))[i]  # so that -1 and a client too many mean what they do in a list
         client = self._clients.get(i)
         if client is None:
-            x, y = self._seen_by(i, self.data.x, self.data.y, self.partition.train[i])
+            x, y = seen_by(self.partition, "train", i, self.data.x, self.data.y)
             x_val, y_val = self._validation_of(i)
             client = Client(x, y, *self._test_of(i), name=self.names[i], x_val=x_val, y_val=y_val)
             for part in (x, x_val):
@@ -114,12 +115,31 @@ class Population(Sequence[Client]):
 
     def at(self, round: int) -> Population:
         """The population as it is after so many rounds of training: drift may have changed it."""
-        if self.partition.moves is None or round < self.partition.moves_at:
+        phase = self.course.phase(round)
+        if not phase:
             return self
-        if self._later is None:
+        if self._later is None or self._later[0] != phase:
             now = self.partition.at(round)
-            self._later = Population(self.data, now, public=self.public, made=self._made)
-        return self._later
+            later = Population(self.data, now, public=self.public, made=self._made)
+            self._later = phase, later
+        return self._later[1]
+
+    def away(self, round: int) -> Tensor | None:
+        """(n,) who has not come yet after so many rounds; None if everybody is there."""
+        if self.arrives is None:
+            return None
+        away = self.arrives > max(round, 0)
+        return away if bool(away.any()) else None
+
+    @property
+    def arrives(self) -> Tensor | None:
+        """(n,) the round from which on each client is there; None: all of them from the start."""
+        return self.partition.arrives
+
+    @property
+    def course(self) -> Course:
+        """When samples change hands."""
+        return self.partition.course
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -196,7 +216,8 @@ class Population(Sequence[Client]):
         who = torch.arange(len(self)).repeat_interleave(self.sizes.long())
         y = self.data.y[torch.cat(self.partition.train)]
         if self.partition.relabel is not None:
-            y = self.partition.relabel[who, y]
+            seen = self.partition.seen.get("train")
+            y = self.partition.relabel[who if seen is None else torch.cat(seen), y]
         cells = torch.bincount(who * self.classes + y, minlength=len(self) * self.classes)
         return cells.view(len(self), self.classes)
 
@@ -226,20 +247,11 @@ class Population(Sequence[Client]):
             yaxis={"title": "client", "type": "category", "autorange": "reversed"},
         )
 
-    def _seen_by(self, i: int, x: Tensor, y: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Samples as client i sees them: turned by its angle, with its own labels."""
-        x, y = select(x, index).float(), select(y, index)
-        if angle := float(self.partition.angle[i]):
-            x = rotate(x, angle)
-        if self.partition.relabel is not None:
-            y = self.partition.relabel[i][y]
-        return x, y
-
     def _validation_of(self, i: int) -> tuple[Tensor, Tensor]:
         """What client i holds back from its training, as it sees it."""
         if not self.partition.validation:
             return NONE
-        return self._seen_by(i, self.data.x, self.data.y, self.partition.validation[i])
+        return seen_by(self.partition, "validation", i, self.data.x, self.data.y)
 
     def _test_of(self, i: int) -> tuple[Tensor, Tensor]:
         """The test set of client i, made once for all clients that have the same."""
@@ -252,10 +264,12 @@ class Population(Sequence[Client]):
         digest = hashlib.sha256(index.numpy().tobytes())
         digest.update(f"{float(self.partition.angle[i])}".encode())
         digest.update(b"" if relabel is None else relabel[i].numpy().tobytes())
+        if seen := self.partition.seen.get("test"):
+            digest.update(seen[i].numpy().tobytes())
         key = digest.digest()
         if key in self._tests:
             return self._tests[key]
-        made = self._seen_by(i, x, y, index)
+        made = seen_by(self.partition, "test", i, x, y)
         self._held += 0 if shares(made[0], x) else made[0].nbytes
         if self._held <= HELD:
             self._tests[key] = made
@@ -321,13 +335,6 @@ def partition(
     )
     made = f"{scaling} {public} {seed}"
     return Population(scaled, how, public=samples, made=made, recipe=recipe)
-
-
-def select(rows: Tensor, index: Tensor) -> Tensor:
-    """The rows at increasing indices; a view where they lie side by side."""
-    if len(index) and int(index[-1]) - int(index[0]) + 1 == len(index):
-        return rows[int(index[0]) : int(index[-1]) + 1]
-    return rows[index]
 
 
 def shares(part: Tensor, whole: Tensor) -> bool:

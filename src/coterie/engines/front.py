@@ -67,6 +67,7 @@ class Front:
         self.ledger: list[Asked] = []
         self.memory: dict[int, dict[str, Tensor]] = {}
         self.heard: list[Replies] = []  # the last answers, until the next question
+        self.away: Tensor | None = None  # (n,) who has not come yet; None: everybody is there
         self.round, self.purpose, self.calls, self.draws = -1, "train", 0, 0
 
     def __enter__(self) -> Self:
@@ -100,6 +101,7 @@ class Front:
         if isinstance(self.population, Changing):
             now = self.population.at(round)
             view.sizes, view.groups = now.sizes.double(), now.group
+            view.away = self.population.away(round)
         view.round, view.purpose = round, purpose
         view.calls, view.draws = 0, attempt * ATTEMPT
         return view
@@ -120,17 +122,25 @@ class Front:
 
     def sample(self, fraction: float, among: Tensor | None = None) -> Tensor:
         """A random cohort of at least one client, in increasing order; nobody among nobody."""
-        pool = self.clients if among is None else among
+        pool = self.present(self.clients if among is None else among)
         fraction = 1.0 if 0 <= self.round < self.everybody else fraction
         m = min(len(pool), max(1, int(fraction * len(pool) + 0.5)))
         rng = stream(self.seed, "sample", self.round, self.draws)
         self.draws += 1
         return pool[torch.randperm(len(pool), generator=rng)[:m]].sort().values
 
+    def present(self, clients: Tensor) -> Tensor:
+        """Those of some clients who are there in this round."""
+        return clients if self.away is None else clients[~self.away[clients]]
+
     def ask(self, cohort: Tensor, task: Task, state: State, **send: Tensor) -> Replies:
         """Ask each client of the cohort; count every byte; leave out what is refused, by name."""
         began = time.perf_counter()
         self.heard.clear()
+        if len(there := self.present(cohort)) < len(cohort):
+            rows = torch.isin(cohort, there)
+            send = {k: t[rows] if len(t) == len(cohort) else t for k, t in send.items()}
+            cohort = there
         question = self.question(cohort, task, state, send)
         question.check()
         self.calls += 1

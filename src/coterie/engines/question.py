@@ -27,6 +27,9 @@ class Changing(Protocol):
     def at(self, round: int) -> Any:
         """The clients of a round."""
 
+    def away(self, round: int) -> Tensor | None:
+        """(n,) who has not come yet; None: everybody is there."""
+
 
 @dataclass(frozen=True)
 class Setting:

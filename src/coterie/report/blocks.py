@@ -21,7 +21,8 @@ BLOCKS = (
         "Accuracy and loss",
         "The thick line is the mean over clients on their own test samples, the band the middle "
         "80 % of them, and each thin line the mean of the clients that held that cluster's model "
-        "at the time. A ring marks a round in which some clients were not tested.",
+        "at the time. A ring marks a round in which some clients were not tested, a dotted line "
+        "one in which clients arrived or samples changed hands.",
         (("accuracy", "Accuracy by round"), ("loss", "Loss by round")),
         2,
     ),

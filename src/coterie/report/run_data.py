@@ -124,9 +124,11 @@ class RunData:
 
     @cached_property
     def absent(self) -> NDArray[np.bool_]:
-        """(T, n) who was not tested in a tested round, though in some other."""
+        """(T, n) who was there and not tested in a tested round, though in some other."""
         missing = np.isnan(self.accuracy.get(self.stage, np.empty((0, self.n))))
-        return missing & ~missing.all(0)
+        came = {name: e["round"] for e in self.happened("arrived") for name in e["clients"]}
+        there = self.tested[:, None] >= np.array([came.get(name, 0) for name in self.clients])
+        return missing & there & ~missing.all(0)
 
     @cached_property
     def kind(self) -> ModelKind:

@@ -183,7 +183,17 @@ def held_back(run: RunData) -> Iterator[str]:
         yield f"{which}: {listed(list(who))}."
 
 
-FOUND = (unfinished, refused, held_back, replaced, homeless, untested, told)
+def changed(run: RunData) -> Iterator[str]:
+    """Clients that came late, and samples that changed hands."""
+    if who := [str(name) for e in run.happened("arrived") for name in e["clients"]]:
+        yield f"Came while the training went on: {listed(list(dict.fromkeys(who)))}."
+    if events := run.happened("drift"):
+        rounds = list(dict.fromkeys(str(e["round"]) for e in events))
+        some = ", ".join(rounds[:8]) + ", ..." * (len(rounds) > 8)
+        yield f"Samples changed hands ({events[0]['pattern']} drift) after round {some}."
+
+
+FOUND = (unfinished, changed, refused, held_back, replaced, homeless, untested, told)
 
 
 def listed(names: list[str], most: int = 8) -> str:

@@ -36,6 +36,9 @@ class RunModel:
     samples: tuple[int, ...]  # that each trains on
     moves_at: int = 0  # the round of a drift; 0: there is none
     samples_after: tuple[int, ...] = ()  # that each trains on after it
+    pattern: str = "sudden"  # of the drift
+    span: int = 1  # its rounds
+    arrives: tuple[int, ...] = ()  # the round from which on each is there; (): always
     public: bool = False  # whether the server holds samples of its own
     python: Mapping[str, Any] | None = None  # of a run without an experiment file: what was given
 
@@ -61,8 +64,8 @@ class RunModel:
             plain = json.loads(file.read_bytes())
             plain["spec"] = ModelSpec.from_plain(plain["spec"])
             known = {f.name: plain[f.name] for f in fields(cls) if f.name in plain}
-            for name in ("names", "samples", "samples_after"):
-                known[name] = tuple(known[name])
+            for name in ("names", "samples", "samples_after", "arrives"):
+                known[name] = tuple(known.get(name, ()))
             return cls(**known)
         except (ValueError, KeyError, TypeError) as cause:
             raise CheckpointError(

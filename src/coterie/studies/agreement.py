@@ -19,6 +19,7 @@ from coterie.core import storage
 from coterie.core.client import Client
 from coterie.core.errors import ConfigError
 from coterie.core.shell import command
+from coterie.data.course import Course
 from coterie.data.population import Population
 from coterie.runs.files import json_of, understanding
 from coterie.runs.whereabouts import FEDERATION
@@ -148,7 +149,8 @@ class RemotePopulation(Population):
             group=None,
             notes=(),
             moves=None,
-            moves_at=0,
+            arrives=None,
+            course=Course(),
             arguments={},
             validation=validates,  # whether there are such samples: they are elsewhere, too
         )

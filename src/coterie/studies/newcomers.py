@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def hold_out(population: Population, share: float, seed: int) -> tuple[Population, list[int]]:
     """The clients without a random share of them, and who those are: at least one on each side."""
     if population.partition.moves is not None:
-        fix = "leave drift out of partition.kind, or newcomers.share"
+        fix = "leave drift out of partition.kind, or newcomers.share; +arrivals goes with drift"
         raise DataError("newcomers cannot be held out of clients that drift", code="D043", fix=fix)
     kept, late = drawn(len(population), share, seed)
     return remaining(population, kept), late.tolist()
@@ -59,6 +59,7 @@ def remaining(population: Population, who: Tensor) -> Population:
         angle=how.angle[who],
         group=None if how.group is None else how.group[who],
         relabel=None if how.relabel is None else how.relabel[who],
+        arrives=None if how.arrives is None else how.arrives[who],
         arguments={**how.arguments, "remaining": [how.names[i] for i in kept]},
     )
     return Population(population.data, fewer, public=population.public)

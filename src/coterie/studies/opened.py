@@ -11,6 +11,7 @@ from torch import Tensor
 
 from coterie.core.client import Client
 from coterie.core.layout import Layout
+from coterie.data.course import Course
 from coterie.data.population import Population
 from coterie.models.spec import ModelSpec
 from coterie.runs.model import RunModel
@@ -30,10 +31,10 @@ class OpenedPopulation(Population):
         key: str,
         bring: Callable[[], Population],
         *,
-        later: bool = False,
+        at: int = 0,
     ) -> None:
         self._known, self._held_by, self._key = known, held, key
-        self._bring, self._moved = bring, later
+        self._bring, self._at = bring, at  # the round that this is a view of; 0: the beginning
         if not known.public:
             self.public = None  # no need to read anything for it
 
@@ -68,10 +69,10 @@ class OpenedPopulation(Population):
 
     def at(self, round: int) -> Population:
         """The clients as they are after so many rounds of training."""
-        if self._moved or not self.moves_at or round < self.moves_at:
+        if self._at or not self.course.phase(round):
             return self
         bring = lambda: self.real.at(round)  # noqa: E731
-        return OpenedPopulation(self._known, self._held_by, self._key, bring, later=True)
+        return OpenedPopulation(self._known, self._held_by, self._key, bring, at=round)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -81,7 +82,10 @@ class OpenedPopulation(Population):
     @cached_property
     def sizes(self) -> Tensor:
         """(n,) training samples of each client, float64."""
-        samples = self._known.samples_after if self._moved else self._known.samples
+        phase = self.course.phase(self._at)
+        if phase not in (0, 1):  # on their way: only the data tell
+            return self.real.sizes
+        samples = self._known.samples_after if phase else self._known.samples
         return torch.tensor(samples, dtype=torch.float64)
 
     @property
@@ -89,7 +93,7 @@ class OpenedPopulation(Population):
         """(n,) the planted group of each client, as the run recorded it."""
         if self._held_by.group is None:
             return None
-        later = (self._held_by.rounds >= self.moves_at).nonzero()[0] if self._moved else [0]
+        later = (self._held_by.rounds >= self._at).nonzero()[0]
         return torch.from_numpy(self._held_by.group[later[0]]) if len(later) else None
 
     @property
@@ -117,6 +121,16 @@ class OpenedPopulation(Population):
         """The round of a drift."""
         return self._known.moves_at
 
+    @property
+    def course(self) -> Course:
+        """When samples change hands."""
+        return Course(self._known.moves_at, self._known.pattern, self._known.span)
+
+    @cached_property
+    def arrives(self) -> Tensor | None:
+        """(n,) the round from which on each client is there."""
+        return torch.tensor(self._known.arrives) if self._known.arrives else None
+
     @cached_property
     def key(self) -> str:
         """The fingerprint of the data that the run was trained on."""
@@ -127,16 +141,20 @@ def known_of(
     population: Population, layout: Layout, seed: int, python: Mapping[str, Any] | None = None
 ) -> RunModel:
     """What a run's folder keeps of its clients and their network."""
-    moves = population.moves_at
-    later = population.at(moves) if moves else None
+    course, arrives = population.course, population.arrives
+    whole = course.at + (course.span - 1 if course.pattern == "gradual" else 0)
+    later = population.at(whole) if course.at else None
     return RunModel(
         ModelSpec.of(layout, population.shape, population.class_names, population.scaling),
         {name: s.stop - s.start for name, s in layout.slices.items()},
         seed,
         tuple(population.names),
         tuple(int(n) for n in population.sizes),
-        moves,
+        course.at,
         () if later is None else tuple(int(n) for n in later.sizes),
+        course.pattern,
+        course.span,
+        () if arrives is None else tuple(arrives.tolist()),
         population.public is not None,
         python,
     )

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from torch import Tensor
+
 from coterie.core.errors import CoterieError, NotFiniteError
 from coterie.core.events import Listener
 from coterie.core.types import Asked, Engine, State
@@ -95,9 +97,9 @@ def tell_held_back(
         say({**what, "declared": round(declared, 4), "counted": round(counted, 4)})
 
 
-def tell_unplaced(state: State, names: Sequence[str], say: Listener, told: Told) -> None:
+def tell_unplaced(who: Tensor, round: int, names: Sequence[str], say: Listener, told: Told) -> None:
     """Tell who has no model yet, if they are others than those who were told of last."""
-    waiting = state.unplaced.tolist()
+    waiting = who.tolist()
     if waiting and waiting != told.unplaced:
         told.unplaced = waiting
-        say({"event": "unplaced", "round": state.round, "clients": [names[i] for i in waiting]})
+        say({"event": "unplaced", "round": round, "clients": [names[i] for i in waiting]})

@@ -22,7 +22,7 @@ from coterie.runs import choosing, further, measure, metrics
 from coterie.runs.history import History, Row
 from coterie.runs.reading import RunReader
 from coterie.runs.records import RunFolder
-from coterie.studies import tuned
+from coterie.studies import changes, tuned
 from coterie.studies.best_round import BestRound
 from coterie.studies.result import Result
 from coterie.studies.telling import (
@@ -104,7 +104,7 @@ def train_loop(
     best = BestRound(plan.stop, history, saved)
     announce(them, plan, say, saved)
     began = clock = time.perf_counter()
-    previous = saved.assign if saved else None
+    previous = changes.shown(saved, population).assign if saved else None
     told, clustering = Told(), measure.LastFit()
     until = saved.round if saved and best.over else plan.rounds
     state, states = saved, run(them.method, fed, until, saved)
@@ -112,22 +112,23 @@ def train_loop(
         next(states)  # the state that was saved: it is measured already
     for state in telling_why(states, fed, say):
         asked, fed.ledger[:] = list(fed.ledger), []
-        truth = population.at(state.round).group
-        rows = measure.traffic(state, asked, names, kind)
-        rows += measure.grouped(state, previous, truth, clustering, kind)
+        truth, seen = population.at(state.round).group, changes.shown(state, population)
+        changes.tell_changes(population, state.round, say)
+        rows = measure.traffic(seen, asked, names, kind)
+        rows += measure.grouped(seen, previous, truth, clustering, kind)
         rows += measure.scheduled(state, them.method, plan.rounds)
-        previous = state.assign
+        previous = seen.assign
         trained = time.perf_counter()
         rows = tests(them, plan, state, history, say, told) + rows
         history.rows += rows
         due = best.see(state, rows, fed) or plan.saves_at(state.round)
         if folder:
-            folder.record(state, rows, names, truth, kind)
+            folder.record(seen, rows, names, truth, kind)
             if due:
                 folder.checkpoint(state, fed.memories(), facts or {}, best.round)
         tell_asked(asked, names, say, told)
         tell_held_back(fed.held_back(asked, state), state, names, say, told)
-        tell_unplaced(state, names, say, told)
+        tell_unplaced(changes.waiting(state, population), state.round, names, say, told)
         now = time.perf_counter()
         spent = {"seconds": round(now - clock, 4), "evaluate_seconds": round(now - trained, 4)}
         at = {"event": "round", "round": state.round, "rounds": plan.rounds}
@@ -266,8 +267,11 @@ def summary_of(
     if held := history.whole(final, VALIDATION):
         out[VALIDATION] = held
     out["clusters"] = history.whole(final, "clusters")
-    if drift := population.moves_at:
-        out["clusters"]["rounds_to_recover"] = recovery(history, drift, len(population))
+    if population.course.at:
+        took = changes.recoveries(history, population)
+        out["clusters"]["rounds_to_recover"] = took[0] if took else None
+        if population.course.pattern == "recurring":
+            out["clusters"]["rounds_to_recover_each"] = took
     return out | {way: int(history.total(way)) for way in ways}
 
 
@@ -279,12 +283,6 @@ def weighted_top_5(history: History, stage: str) -> dict[str, float]:
         "accuracy_weighted_top_5": metrics.top_k_mean(best, 5),
         "accuracy_bottom_5_top_5": metrics.in_top_k(best, worst, 5),
     }
-
-
-def recovery(history: History, drift: int, clients: int) -> int | None:
-    """Rounds from a drift until every client is in the right cluster again; None: never yet."""
-    right = history.series("clusters_correct", "clusters")
-    return next((t - drift for t, v in right.items() if t > drift and v == clients), None)
 
 
 def peculiar(population: Population) -> list[str]:

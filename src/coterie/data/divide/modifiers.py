@@ -17,7 +17,7 @@ from coterie.core.rng import numpy_stream
 from coterie.core.units import count
 from coterie.data.divide.bases import groups_of
 from coterie.data.divide.dealing import Ints, Reals, Rng
-from coterie.data.kinds import Drift, Modifier, Permutation, Quantity, Rotation
+from coterie.data.kinds import Arrivals, Drift, Modifier, Permutation, Quantity, Rotation
 
 
 @dataclass
@@ -34,6 +34,7 @@ class Changes:
     groups: list[Ints] = field(default_factory=list)  # each (n,)
     notes: list[str] = field(default_factory=list)
     drift: Drift | None = None
+    arrives: Ints | None = None  # (n,) the round from which on each is there
 
     def __post_init__(self) -> None:
         self.angle, self.keep = np.zeros(self.n), np.ones(self.n)
@@ -107,6 +108,17 @@ def _(kind: Quantity, to: Changes, rng: Rng) -> None:
 @change.register
 def _(kind: Drift, to: Changes, rng: Rng) -> None:
     to.drift = kind  # who changes with whom depends on all groups together
+
+
+@change.register
+def _(kind: Arrivals, to: Changes, rng: Rng) -> None:
+    if to.n < 2:
+        raise DataError(
+            "one client alone cannot have newcomers", code="D043", fix="use more clients"
+        )
+    count = min(to.n - 1, max(1, round(kind.share * to.n)))
+    to.arrives = np.zeros(to.n, dtype=np.int64)
+    to.arrives[rng.permutation(to.n)[:count]] = kind.round + np.arange(count) * kind.span // count
 
 
 def exchanged(kind: Drift, group: Ints, rng: Rng) -> Ints:

@@ -18,6 +18,7 @@ BAND = "rgba(138,147,163,0.22)"
 ROWS = 60  # clients with a row of their own; more are drawn as one curve
 SYMBOLS = ("square-open", "circle-open", "diamond-open")
 REFERENCE = {"local": "local only", "fedavg": "FedAvg"}  # reference methods in words
+CHANGES = ("arrived", "drift")  # events that change the clients
 STEPS = 10  # clusters with a curve of their own over their clients
 
 
@@ -60,7 +61,7 @@ def lines(run: RunData, tables: Mapping[str, Floats], metric: str, shown: str) -
             hovertemplate=shown,
         )
     add_line(drawn, run.tested, run.series(metric).values, "mean", hover=shown, width=3.2)
-    return mark_absent(mark_taken(drawn, run, metric, shown), run, metric)
+    return mark_absent(mark_taken(mark_changes(drawn, run), run, metric, shown), run, metric)
 
 
 def mark_taken(drawn: Any, run: RunData, metric: str, shown: str) -> Any:
@@ -77,6 +78,13 @@ def mark_taken(drawn: Any, run: RunData, metric: str, shown: str) -> Any:
             marker={"symbol": "diamond", "size": 12},
             hovertemplate=f"{shown}<extra>the best on validation data</extra>",
         )
+    return drawn
+
+
+def mark_changes(drawn: Drawing, run: RunData) -> Drawing:
+    """Dotted lines in the rounds after which clients came, or samples changed hands."""
+    for t in sorted({int(e["round"]) for kind in CHANGES for e in run.happened(kind)})[:LINES]:
+        drawn.add_vline(t, width=1, dash="dot", color=QUIET)
     return drawn
 
 
