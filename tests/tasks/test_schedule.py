@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from torch.optim import lr_scheduler
 
-from coterie.core.loop import in_round, run, scheduled_rate
+import coterie as ct
+from coterie.cli.train import goes_on
+from coterie.core.loop import evaluate, in_round, run, scheduled_rate
 from coterie.core.types import State
 from coterie.engines.flower.backend import Retrying
 from coterie.methods.fedavg import FedAvg, FedAvgFT
@@ -77,9 +81,30 @@ def test_a_run_that_was_stopped_goes_on_with_the_rates_it_would_have_had() -> No
 
 
 def test_what_is_no_part_of_a_round_has_the_rate_itself() -> None:
-    method = FedAvgFT(HALF)
-    assert in_round(method, 2, 5).score.trains is not None
-    assert method.score.trains == Solver(lr=0.2, batch=8, epochs=5, schedule=HALF.schedule)
+    fed, method = federation(), FedAvgFT(HALF)
+    state = list(run(method, fed, 3))[-1]
+    tested = evaluate(method, state, fed)
+    plain = evaluate(FedAvgFT(Solver(lr=0.2, batch=8)), state, federation())
+    assert torch.equal(tested.loss, plain.loss)
+    late: Any = in_round(method, 2, 3)
+    assert not torch.equal(tested.loss, evaluate(late, state, federation()).loss)
+
+
+def test_python_refuses_other_rounds_than_a_rate_was_planned_for(tmp_path: Path) -> None:
+    people = ct.Population.of([(torch.eye(4).repeat(3, 1), torch.arange(12) % 2)], test_share=0)
+    method = FedAvg(Solver(schedule=Schedule("cosine")))
+    ct.fit(method, people, "mclr", rounds=2, out=tmp_path / "run", page=False)
+    with pytest.raises(ct.CheckpointError, match="2 were planned, now 3") as caught:
+        ct.fit(method, people, "mclr", rounds=3, out=tmp_path / "run", resume=True)
+    assert caught.value.code == "K010"
+    ct.fit(FedAvg(), people, "mclr", rounds=3, out=tmp_path / "run", resume=True, page=False)
+
+
+def test_nobody_is_told_to_train_on_where_the_rate_has_run_out() -> None:
+    for kind, more in (("constant", True), ("step", True), ("cosine", False)):
+        method = FedAvg(Solver(schedule=Schedule(kind)))  # type: ignore[arg-type]
+        result: Any = SimpleNamespace(method=method, summary={"rounds": 3})
+        assert goes_on(result) is more
 
 
 @pytest.mark.parametrize("wrapped", [False, True])

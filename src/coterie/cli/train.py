@@ -124,9 +124,16 @@ def conclude(name: str, result: Result, json: bool, again: Callable[[int], str])
     say.label("records", f"{result.folder}  (metrics.csv, clusters.csv, summary.json)")
     if result.page:
         say.label("report", f"{result.page}    open it: {command('open', result.folder)}")
-    rounds, taken = int(result.summary["rounds"]), result.summary.get("taken")
-    if not taken or taken["of"] == rounds:  # one that has stopped stays where it is
-        say.label("next", f"{again(2 * rounds)}    train on")
+    if goes_on(result):
+        say.label("next", f"{again(2 * int(result.summary['rounds']))}    train on")
+
+
+def goes_on(result: Result) -> bool:
+    """Whether more rounds make sense: not of one that has stopped, nor where a rate has run out."""
+    taken, solver = result.summary.get("taken"), getattr(result.method, "solver", None)
+    stopped = taken and taken["of"] != int(result.summary["rounds"])
+    schedule = getattr(solver, "schedule", None)
+    return not stopped and not (schedule and schedule.planned)
 
 
 def result_event(name: str, result: Result) -> dict[str, Any]:

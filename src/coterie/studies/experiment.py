@@ -304,7 +304,8 @@ def refuse_changes(
             f"{count(len(refused), 'setting differs', 'settings differ')} from the run's start",
             code="K010",
             where="\n".join(f"{k}: was {before.get(k)!r}, is {after.get(k)!r}" for k in refused),
-            why="the rounds to come would belong to another experiment than the rounds behind",
+            why="the rounds to come would belong to another experiment than the rounds behind"
+            + "; the learning rate follows from how many are planned" * bool({*refused} & {*fixed}),
             fix=f"put them back, or add --allow-change {' --allow-change '.join(refused)}"
             if allowed  # who may allow nothing has no such option
             else "put them back, or choose another folder with --out",

@@ -6,6 +6,7 @@ open the folder, gather the clients, train, let newcomers join, write the page.
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import asdict, replace
@@ -70,6 +71,8 @@ def fit(
     """
     method, population = method_of(method), clients_of(population)
     planned = plan_of(rounds, plan)
+    if resume and out is not None:
+        expect_rounds(method, rounds, Path(out))
     expect_validation(planned.stop, population, planned.metrics)
     layout = build_layout(
         model, population.shape, population.classes, seed=seed, head=head, options=model_options
@@ -88,6 +91,22 @@ def fit(
         page=page,
         python=told,
     )
+
+
+def expect_rounds(method: Method, rounds: int, out: Path) -> None:
+    """Refuse to go on to other rounds than planned, where the learning rate follows from them."""
+    schedule = getattr(getattr(method, "solver", None), "schedule", None)
+    file = out / "run.toml"
+    if schedule is None or not schedule.planned or not file.exists():
+        return
+    before = tomllib.loads(file.read_text()).get("rounds", rounds)
+    if before != rounds:
+        raise CheckpointError(
+            f"rounds differ from the run's start: {before} were planned, now {rounds}",
+            code="K010",
+            why="the learning rate follows from how many are planned",
+            fix=f"give rounds={before}, or start a new run in another folder",
+        )
 
 
 def describe(method: Method, model: Model, seed: int, rounds: int) -> str:
