@@ -194,6 +194,7 @@ COMPANY: dict[tuple[str, str], tuple[dict[str, Any], dict[str, Any]]] = {
     ("autocfl", "weighted"): ({"guard": "none"}, {"n": 12, "groups": 1}),
     ("autocfl", "chain"): ({"guard": "none"}, {"n": 12, "groups": 1, "seed": 1}),
     ("autocfl", "literal"): ({"guard": "none"}, {"seed": 1}),
+    ("autocfl", "earliest"): ({"latest": 1}, {}),
     ("autocfl", "guard"): ({"guard": "none", "literal": True}, {"n": 12, "groups": 1}),
     ("autocfl", "clustering"): ({}, {"n": 12, "groups": 1, "seed": 1}),
     ("cflgt", "damping"): ({"damping": 0.95}, {"groups": 1}),

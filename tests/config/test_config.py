@@ -78,7 +78,7 @@ def test_every_default_is_written_out() -> None:
         "train.lr_decay",
     }
     unset |= {"train.stop"}
-    unset |= {"server.lr"}
+    unset |= {"server.lr", "data.classes", "data.limit"}
     text = resolved(loads(""))
     written = {".".join(p) for p in _leaves(text)}
     assert written == set(dotted_keys(loads(""))) - unset
@@ -313,3 +313,9 @@ def test_metrics_are_known_by_name_and_code_among_them_must_be_allowed() -> None
     assert loads(own, allow_code=True).evaluate.metrics[1] == "math:hypot"
     typed = [("evaluate.metrics", ["math:hypot"])]
     assert load(None, typed).evaluate.metrics == ("math:hypot",)
+
+
+def test_classes_and_a_limit_reach_the_reader() -> None:
+    config = loads("[data]\nclasses = [0, 1, 2]\nlimit = 500\n")
+    assert config.data.reader == {"only": (0, 1, 2), "limit": 500}
+    assert loads(resolved(config)) == config

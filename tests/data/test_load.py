@@ -360,3 +360,20 @@ def test_digits_are_scikit_learns_to_the_bit(monkeypatch):
         assert (raw.x == known.images).all()
         assert (raw.y == known.target).all()
         assert (raw.x.dtype, raw.y.dtype) == (np.uint8, np.int64)
+
+
+def test_some_classes_and_so_many_samples_of_a_set() -> None:
+    whole, part = load("digits"), load("digits", only=["7", 3], limit=50)
+    assert part.classes == ("7", "3")
+    assert len(part.y) == 50
+    assert set(part.y.tolist()) == {0, 1}
+    of = {tuple(x.flatten().tolist()): int(y) for x, y in zip(whole.x, whole.y, strict=True)}
+    assert [of[tuple(x.flatten().tolist())] for x in part.x] == [(7, 3)[k] for k in part.y]
+    assert part.source is not None
+    assert load(**part.source).fingerprint == part.fingerprint, "it is read again as it was"
+
+
+@pytest.mark.parametrize("only", [["no"], [10], [3, "3"]])
+def test_a_class_that_is_not_there_is_refused_by_name(only: list[str | int]) -> None:
+    with pytest.raises(DataError, match="is no class of digits, or is named twice"):
+        load("digits", only=only)

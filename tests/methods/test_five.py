@@ -297,3 +297,14 @@ def test_statistics_of_batch_normalisation_are_no_distance() -> None:
         method.round(state.hold(models), fed.at(0))
     near, away = (a[:, :n] for a in sent if a is not None)
     assert torch.equal(near, away)
+
+
+def test_autocfl_tells_its_losses_and_epochs_and_can_be_held() -> None:
+    free = end(AutoCFL(SOLVER), federation(), 6)
+    assert free.memory["report_adjusted_rounds"] == 5
+    assert free.memory["report_loss_variance"] > 0
+    assert free.memory["report_epochs_most"] >= free.memory["report_epochs_mean"] >= 1
+    held = end(AutoCFL(SOLVER, earliest=7, latest=7), federation(), 6)
+    assert "members" not in held.memory
+    assert held.memory["report_adjusted_rounds"] == 6
+    assert "members" in end(AutoCFL(SOLVER, earliest=7, latest=7), federation(), 7).memory

@@ -56,12 +56,15 @@ class Data:
     about: str | None = None  # CSV: columns that say something of the owner, with commas
     size: Count | tuple[Count, Count] | None = None  # folder: images are resized to this
     gray: bool | None = None  # folder: images are read without their colours
+    classes: tuple[str | Whole, ...] | None = None  # only these, by name or number
+    limit: Count | None = None  # at most so many training samples
     options: Mapping[str, Any] = field(default_factory=dict)  # whatever else the reader takes
 
     @property
     def reader(self) -> dict[str, Any]:
         """The options of the reader that were given."""
         named = {k: getattr(self, k) for k in self.reader_keys}
+        named |= {"only": self.classes, "limit": self.limit}
         return {**{k: v for k, v in named.items() if v is not None}, **self.options}
 
 

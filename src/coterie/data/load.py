@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -16,6 +16,7 @@ from torch import Tensor
 
 from coterie.core.bounds import Positive
 from coterie.core.errors import DataError
+from coterie.data.choosing import at_most, some_classes
 from coterie.data.dataset import Data
 from coterie.data.named import NAMED, Named, canonical, require
 from coterie.data.readers import arrays, cifar, csv, folder, hf, idx, leaf, npz, svhn
@@ -45,6 +46,8 @@ def load(
     shape: tuple[int, ...] | None = None,
     channels: str | None = None,
     peak: Positive | None = None,
+    only: Sequence[str | int] | None = None,
+    limit: int | None = None,
     **options: Any,
 ) -> Data:
     """A labelled set from a name, a path, arrays or a torch dataset.
@@ -53,8 +56,9 @@ def load(
     `(x, y)` or `(x, y, x_test, y_test)`, or a map-style torch dataset. A name wins over a file of
     that name: write `./mnist` for the file. `test_source` is a second source for the test set, of
     any kind. `shape` gives flat samples the shape of images, `channels` ("first" or "last") says
-    where unclear arrays keep theirs, `peak` which stored value means "full"; the other options are
-    those of the reader (see `coterie.data.readers`).
+    where unclear arrays keep theirs, `peak` which stored value means "full"; `only` (classes, by
+    name or number) and `limit` (training samples) take a part of it. The other options are those
+    of the reader (see `coterie.data.readers`).
 
     >>> data = load("digits")
     >>> data.x.shape, data.x.dtype, data.peak, len(data.classes)
@@ -66,7 +70,12 @@ def load(
     if test_source is not None:
         raw = raw.tested(_read(test_source, options)[0])
     data = _in_final_form(raw, common.pop("name", called), entry, **common)
-    again = {"source": source, "test_source": test_source, **given, **options}
+    if only:
+        data = some_classes(data, only)
+    if limit:
+        data = at_most(data, limit)
+    part = {"only": list(only) if only else None, "limit": limit}
+    again = {"source": source, "test_source": test_source, **given, **part, **options}
     return replace(data, source=_plain({k: v for k, v in again.items() if v is not None}))
 
 

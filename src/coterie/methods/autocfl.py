@@ -42,6 +42,7 @@ class AutoCFL:
     alpha: Positive = 0.5  # growth factor of Eq. 8
     adjust: Adjust = "all"  # whose epochs grow; all: as printed
     latest: Count = 10  # the round in which phase A ends at the latest
+    earliest: Count = 1  # and at the earliest; as late as latest: it is held for so many rounds
     weighted: bool = True  # votes by sample share (Eq. 12), or one each
     chain: bool = True  # a cluster is all who are linked through representatives
     literal: bool = False  # let a client's distance to itself take part in the gaps
@@ -73,8 +74,14 @@ class AutoCFL:
         w, losses = paced(state, fed, self.solver)
         if not w:
             return state
-        CL = cumulative(losses)  # (t, n), Eq. 7
-        if should_stop(torch.tensor([variance(row) for row in CL]), self.latest):
+        V = torch.tensor([variance(row) for row in cumulative(losses)])  # (t,), of Eq. 7
+        state = state.hold(
+            report_loss_variance=V[-1],
+            report_epochs_mean=state.memory["epochs"].mean(),
+            report_epochs_most=state.memory["epochs"].max(),
+            report_adjusted_rounds=torch.tensor(float(len(V))),
+        )
+        if len(V) >= self.earliest and should_stop(V, self.latest):
             return self.cluster(state, w, fed)
         E = next_epochs(state, losses, fed.sizes, self.alpha, self.adjust)
         merged = self.server.advance(state, merge(state, w), fed.layout)

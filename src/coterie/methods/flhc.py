@@ -33,7 +33,7 @@ class FLHC(FedAvg):
 
     solver: Solver = Solver(lr=0.01, epochs=5, batch=128)
     fraction: Share = 1.0  # of clients drawn in a round other than the clustering one
-    rounds_before: Whole = 5  # n, rounds of FedAvg before the clustering
+    rounds_before: Whole = 4  # n, rounds of FedAvg before the one that clusters: the fifth
     threshold: Positive | None = None  # T: merge while the linkage distance is at most this
     clusters: Whole = 0  # if given, cut the tree into this many clusters
     linkage: Literal["average", "single", "complete"] = "average"  # between groups
