@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 import coterie as ct
 from coterie import config as configs
+from coterie.core import best_by
 from coterie.core.loop import Scores
 from coterie.core.types import State
-from coterie.runs import by_metric, further
+from coterie.runs import by_class, further
 from coterie.runs.history import History, Row
 from coterie.studies import experiment
 from coterie.studies.result import Result
@@ -76,9 +77,7 @@ def test_counts_of_classes_are_read_back_and_add_up_to_the_accuracy() -> None:
 
 
 def test_shots_are_the_training_samples_that_a_client_has_of_a_class() -> None:
-    found = by_metric.Counted(
-        ("a", "b"), np.array([[1.0, 2], [3, 0]]), np.array([[1.0, 0], [1, 4]])
-    )
+    found = by_class.Counted(("a", "b"), np.array([[1.0, 2], [3, 0]]), np.array([[1.0, 0], [1, 4]]))
     shots = found.by_shots({"a": [29, 81], "b": [30, 80]})
     assert shots == {"few": 0.5, "medium": 3 / 8, "many": 1.0}
     assert np.isnan(found.by_shots({"a": [1, 1], "b": [1, 1]})["many"])
@@ -89,20 +88,8 @@ def test_shots_are_the_training_samples_that_a_client_has_of_a_class() -> None:
 
 
 def test_a_metric_is_found_by_the_name_it_was_asked_for_by() -> None:
-    h = result().history
-    for name, row in (
-        ("accuracy", "accuracy_mean"),
-        ("loss", "loss"),
-        ("auc", "auc_mean"),
-        ("mine.metrics:misses_error", "misses_error_mean"),
-        ("accuracy_worst", "accuracy_worst"),
-        ("per_class_accuracy", "per_class_accuracy"),
-    ):
-        found = by_metric.series(h, name)
-        assert found == h.series(row)
-        assert set(found) == {0, 1, 2}
-    assert by_metric.best_round({1: 0.3, 2: float("nan"), 3: 0.4}, "auc") == 3
-    assert by_metric.best_round({1: 0.3, 2: float("nan"), 3: 0.4}, "calibration_error") == 1
+    for name in ("accuracy", "loss", *ASKED, "mine.metrics:misses_error", "accuracy_worst"):
+        assert set(result().history.series(best_by.full(name))) == {0, 1, 2}
 
 
 def test_who_has_no_value_has_no_row_and_who_was_not_tested_counts_by_the_last_one() -> None:

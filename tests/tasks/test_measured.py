@@ -65,6 +65,15 @@ def test_every_engine_gives_the_numbers_of_serial(kind: Callable[..., Front]) ->
         assert torch.allclose(got[name].double(), t.double(), atol=1e-6, equal_nan=True), name
 
 
+def test_worker_processes_give_the_bits_of_serial() -> None:
+    task = Measured(Score(), (*ALL, OWN))
+    want = asked(tiny.federation(people=people()), task)
+    with tiny.pooled(tiny.federation(people=people())) as fed:
+        got = asked(fed, task)
+    for name, t in want.items():
+        assert torch.equal(got[name].nan_to_num(-1), t.nan_to_num(-1)), name
+
+
 def test_a_test_is_the_same_with_and_without_metrics_and_costs_nothing_without() -> None:
     fed, score = tiny.federation(people=people()), Score(Solver(lr=0.05, batch=8))
     assert measured(score, ()) is score

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from coterie.core.best_by import full
 from coterie.core.metric_names import CLASSES, METRICS, less_is_better
 from coterie.runs import statistics
-from coterie.runs.by_metric import column
 from coterie.runs.text_table import TextTable
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def columns(cells: Sequence[Cell], metrics: Sequence[str]) -> dict[str, Any]:
     """The mean of each metric over the seeds of a method, and the half-width of its interval."""
     row: dict[str, Any] = {}
     for name in metrics:
-        over = statistics.interval([cell.numbers[column(name)] for cell in cells])
+        over = statistics.interval([cell.numbers[full(name)] for cell in cells])
         row |= {name: over.mean, f"{name}_interval": over.half}
     return row
 

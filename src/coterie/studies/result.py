@@ -18,7 +18,7 @@ from coterie.core.model_kind import ModelKind, held_number, held_words, kind_of
 from coterie.core.types import Engine, Method, State
 from coterie.core.units import count
 from coterie.data.population import Population
-from coterie.runs.by_metric import SHOTS, Counted, counted
+from coterie.runs.by_class import SHOTS, Counted, counted
 from coterie.runs.history import History
 from coterie.runs.metrics import PerClient
 from coterie.runs.reading import Clusters, Floats, RunReader

@@ -14,6 +14,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 
 from coterie.core.errors import DataError, DivergedError, QuorumError
 from coterie.core.loop import evaluate, run
+from coterie.core.metric_names import METRICS
 from coterie.core.types import Method, State
 from coterie.engines.flower.backend import AbandonedError, Deadlines, Retrying
 from coterie.engines.flower.exchange import PAUSE
@@ -23,6 +24,9 @@ from coterie.methods import METHODS, find
 from coterie.methods.ditto import Ditto
 from coterie.methods.fedavg import FedAvg
 from coterie.methods.scaffold import SCAFFOLD
+from coterie.tasks import wire
+from coterie.tasks.measured import measured
+from coterie.tasks.score import Score
 from coterie.tasks.signature import Basis
 from coterie.tasks.solver import Solver
 from coterie.tasks.train import Train
@@ -61,6 +65,30 @@ def test_every_method_has_the_bits_of_the_serial_engine(name: str, tmp_path: Pat
         assert a.task == b.task
         assert torch.equal(a.down, b.down)
         assert torch.equal(a.up, b.up)
+
+
+def test_further_metrics_have_the_bits_of_the_serial_engine(tmp_path: Path) -> None:
+    serial, rig = federation(), Rig(tmp_path)
+    task = measured(Score(), list(METRICS))
+    ours, theirs = (evaluate(made("fedavg"), everybody(rig), f, task) for f in (serial, rig.fed))
+    assert ours.extra.keys() == theirs.extra.keys() == {"numbers", "classes"}
+    assert all(torch.equal(t, theirs.extra[name]) for name, t in ours.extra.items())
+
+
+def misses(labels: Any, scores: Any) -> float:
+    return float((scores.argmax(1) != labels).mean())
+
+
+def test_a_function_of_others_is_called_only_where_it_is_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire, "TRUSTED", set())
+    rig, task = Rig(tmp_path), measured(Score(), [f"{__name__}:misses"])
+    with pytest.raises(QuorumError):
+        evaluate(made("fedavg"), everybody(rig), rig.fed, task)
+    wire.trust(__name__)
+    scores = evaluate(made("fedavg"), everybody(rig), rig.fed, task)
+    assert torch.allclose(scores.extra["numbers"][:, 0, 0], 1 - scores.accuracy[0])
 
 
 def test_the_oracle_has_nothing_to_tell_of_other_machines(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A metric by its name, out of the rows of metrics.csv: by round, by client, by class."""
+"""Accuracy by class, out of the rows of metrics.csv, and by how often a client has a class."""
 
 from __future__ import annotations
 
@@ -9,38 +9,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from coterie.core.metric_names import CLASSES, less_is_better, short
-from coterie.runs.history import History, Row
+from coterie.runs.history import Row
 
 COUNT = re.compile(r"class_(\d+)_(right|wrong)")
 SHOTS = (30, 80)  # DA-PFL's: few are below the first, many above the second
-
-
-def column(metric: str) -> str:
-    """The row of the federation that a metric's name means: the mean over clients of most.
-
-    >>> column("accuracy"), column("mine.metrics:top_two"), column("accuracy_worst"), column("loss")
-    ('accuracy_mean', 'top_two_mean', 'accuracy_worst', 'loss')
-    """
-    name = short(metric)
-    whole = name in ("loss", CLASSES) or name.startswith("class_")
-    ends = ("_mean", "_std", "_weighted", "_worst", "_bottom_5", "_bottom_10pct", "_jain")
-    return name if whole or name.endswith(ends) else f"{name}_mean"
-
-
-def series(history: History, metric: str, stage: str = "before") -> dict[int, float]:
-    """A metric of the federation by round, under the name that `evaluate.metrics` has for it."""
-    return history.series(column(metric), stage)
-
-
-def best_round(values: Mapping[int, float], metric: str) -> int:
-    """The round in which a metric is best; of several, the first. NaN is never best.
-
-    >>> best_round({1: 0.5, 2: 0.7, 3: 0.7}, "auc"), best_round({1: 0.5, 2: 0.7}, "loss")
-    (2, 1)
-    """
-    known = {t: v for t, v in values.items() if v == v}
-    return (min if less_is_better(metric) else max)(known, key=lambda t: known[t])
 
 
 class Counted(NamedTuple):
