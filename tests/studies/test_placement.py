@@ -211,3 +211,12 @@ def test_one_sample_is_for_training() -> None:
 def test_samples_of_another_shape_are_refused_with_both_shapes() -> None:
     with pytest.raises(DataError, match=r"\(2,\), the run's \(1,\)"):
         arrived(replace(KNOWN, x=torch.zeros(12, 2)))
+
+
+def test_an_epoch_of_adaptation_is_as_long_for_every_method() -> None:
+    solver = Solver(batch=8, steps=20)
+    for method in (coterie.FedAvg(solver), coterie.FedDSMIC(solver), coterie.PerFedAvg(solver)):
+        found = adaptation(method, 3)
+        assert found is not None
+        assert (found.batch, found.epochs, found.steps, found.meta) == (8, 3, 0, 0.0)
+    assert adaptation(coterie.FedAvg(solver), 0) is None

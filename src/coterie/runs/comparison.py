@@ -188,9 +188,11 @@ class Comparison:
             row[f"{name}_to_target"] = sum(hit) / len(hit) if hit else None
         row["reached"] = None if self.target is None else len(hit)
         row["models"] = cells[0].summary.get("kind")  # older folders do not tell
-        for name in ("clusters", "ari"):
+        for name in ("clusters", "ari", "clusters_correct"):
             found = [c.summary["clusters"][name] for c in cells if name in c.summary["clusters"]]
             row[name] = sum(found) / len(found) if found else None
+        last = [c.clusters.settled for c in cells if row["models"] == "clustered"]
+        row["settled"] = sum(last) / len(last) if last else None
         for name in ("bytes_up", "bytes_down"):
             row[name] = sum(c.summary[name] for c in cells) / len(cells)
         row["bytes"] = row["bytes_up"] + row["bytes_down"]

@@ -94,7 +94,7 @@ def measured(them: Arrived, method: Method, epochs: int) -> list[Row]:
 
     Only scores are asked for: what a newcomer makes of its model stays with it.
     """
-    r = them.asked(Score, method, epochs)
+    r = them.asked(Score, method, epochs) if epochs else them.tested(method)
     scores = dict(zip(r.clients.tolist(), r.values[:, -1, 0].tolist(), strict=True)) if r else {}
     word: Any = WORDS.get(kind_of(method, them.state))
     rows = []

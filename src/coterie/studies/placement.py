@@ -97,6 +97,11 @@ class Arrived:
         """Those who answered and were given a model."""
         return self.new[self.state.assign[self.new] >= 0]
 
+    def tested(self, method: Method) -> Replies:
+        """How they do as the method tests anybody: after its own adaptation, if it has one."""
+        fed = self.fed.at(self.state.round, "evaluate")
+        return fed.ask(self.settled, method.score, self.state)
+
     def asked(self, kind: type[Score], method: Method, epochs: int) -> Replies:
         """How they do with the model they were given, and after so many epochs of adaptation."""
         task = kind(adaptation(method, epochs), method.score.private, method.score.train)
@@ -142,10 +147,11 @@ class Settle(Score):
 
 def adaptation(method: Method, epochs: int) -> Solver | None:
     """How a newcomer trains: as the method adapts anybody, or else as its clients train."""
+    usual: Solver = getattr(method, "solver", Solver())
     own = method.score.trains
-    if not isinstance(own, Solver):
-        own = getattr(method, "solver", Solver())
-    return replace(own, epochs=epochs, steps=0, meta=0.0) if epochs else None
+    own = own if isinstance(own, Solver) else usual
+    # An epoch is as many steps for everybody, also where a method adapts on all samples at once.
+    return replace(own, batch=usual.batch, epochs=epochs, steps=0, meta=0.0) if epochs else None
 
 
 def welcomed(newcomers: Given | Several, result: Result) -> list[Client]:

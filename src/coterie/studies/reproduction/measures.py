@@ -51,15 +51,9 @@ def bottom5_in_top5(cell: Cell, setting: str) -> float:
 
 
 def newcomers_given(cell: Cell, setting: str) -> float | None:
-    """Newcomers, weighted by samples, with the model as their method hands it out.
-
-    Of a method whose clients adapt their model before they use it, after that step.
-    """
+    """Newcomers, weighted by samples, as their method tests anybody: after its own adaptation."""
     joined = newcomers.read(cell.folder)
-    if joined is None:
-        return None
-    epochs = min(joined.epochs, int(cell.stage == "after"))
-    return weighted(joined, epochs)
+    return None if joined is None else weighted(joined, 0)
 
 
 def newcomers_adapted(cell: Cell, setting: str) -> float | None:

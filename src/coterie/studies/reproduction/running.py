@@ -135,10 +135,10 @@ def widened(folder: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
     then = tomllib.loads(file.read_text(encoding="utf-8"))
     seeds = sorted({*then["seeds"], *asked["seeds"]})
     wide = {**asked, "seeds": seeds}
-    before, now = (
-        {k: v for k, v in read.items() if ".engine." not in k and k != "seeds"}
-        for read in (started_with(file.read_text(encoding="utf-8")), flat(toml.write(wide)))
-    )
+    before, now = started_with(file.read_text(encoding="utf-8")), flat(toml.write(wide))
+    # A key that came later meant its default then.
+    both = [k for k in before if k in now and ".engine." not in k and k != "seeds"]
+    before, now = ({k: read[k] for k in both} for read in (before, now))
     if lines := differences(before, now, list(asked["methods"])):
         raise CheckpointError(
             f"{folder} holds runs of other settings",
