@@ -215,8 +215,8 @@ def test_samples_of_another_shape_are_refused_with_both_shapes() -> None:
 
 def test_an_epoch_of_adaptation_is_as_long_for_every_method() -> None:
     solver = Solver(batch=8, steps=20)
-    for method in (coterie.FedAvg(solver), coterie.FedDSMIC(solver), coterie.PerFedAvg(solver)):
-        found = adaptation(method, 3)
+    methods = (coterie.FedAvg(solver), coterie.FedDSMIC(solver), coterie.PerFedAvg(solver))
+    for found in (adaptation(m, 3) for m in methods):
         assert found is not None
         assert (found.batch, found.epochs, found.steps, found.meta) == (8, 3, 0, 0.0)
     assert adaptation(coterie.FedAvg(solver), 0) is None
