@@ -21,6 +21,7 @@ from coterie.cli import (
     report,
     reproduce,
     train,
+    tune,
 )
 from coterie.core.version import __version__
 
@@ -57,6 +58,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
             train.run,
             train.resume,
             compare.compare,
+            tune.tune,
             reproduce.reproduce,
             newcomers.newcomers,
             newcomers.place,

@@ -8,12 +8,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from coterie.cli import options, progress, say
 from coterie.cli.options import AllowCode, Quiet, Settings
+from coterie.cli.tune import Budget, TuneBy, TuneSeeds, tuned_grid
 from coterie.core.errors import ConfigError
 from coterie.core.events import Event, Listener
 from coterie.core.units import count
@@ -40,6 +41,13 @@ def compare(
     metrics: Annotated[
         str | None, typer.Option(help="evaluate.metrics, as macro_f1,auc: see docs/metrics.md.")
     ] = None,
+    tune: Annotated[
+        list[str] | None,
+        typer.Option(help="Choose for each method first: 'lr=0.01,0.1 kin.margin=0.1,0.2'."),
+    ] = None,
+    tune_seeds: TuneSeeds = 2,
+    tune_by: TuneBy = None,
+    budget: Budget = None,
     out: Annotated[Path | None, typer.Option(help="The folder of the comparison.")] = None,
     format: Annotated[str, typer.Option(help="text, md, csv, latex or html.")] = "text",
     allow_code: AllowCode = False,
@@ -68,15 +76,26 @@ def compare(
     from coterie.studies.comparison.running import compare_grid, fresh
 
     folder = out or fresh()
+    if tune:
+        how: dict[str, Any] = {"seeds": tune_seeds, "by": tune_by, "budget": budget, "jobs": jobs}
+        asked = tuned_grid(
+            asked, file, given, tune, folder, **how, allow_code=allow_code, quiet=quiet
+        )
+    with going_on(folder), watching(quiet) as listen:
+        found = compare_grid(asked, folder, jobs=jobs, on_event=listen)
+    say.result(found.to(format))
+    conclude(found, folder)
+
+
+@contextmanager
+def going_on(folder: Path) -> Iterator[None]:
+    """Tell whoever stops a comparison how it goes on."""
     try:
-        with watching(quiet) as listen:
-            found = compare_grid(asked, folder, jobs=jobs, on_event=listen)
+        yield
     except KeyboardInterrupt:
         say.note("\ninterrupted; every whole round is saved")
         say.label("next", f"{command(folder)}    goes on from there")
         raise SystemExit(130) from None  # an Exit would be taken for an interrupted run
-    say.result(found.to(format))
-    conclude(found, folder)
 
 
 def conclude(found: Comparison, folder: Path) -> None:

@@ -30,6 +30,7 @@ class Grid:
 
     experiments: Mapping[str, Config]  # by label; their seed is the first one
     seeds: tuple[int, ...]
+    tuning: Mapping[str, Any] | None = None  # how the experiments' settings were chosen, if so
 
     def config(self, label: str, seed: int) -> Config:
         """The experiment of one cell."""
@@ -50,6 +51,7 @@ class Grid:
             "seeds": list(self.seeds),
             "last_k": first.evaluate.last_k,
             "target": first.evaluate.target,
+            "tuning": self.tuning,
             "experiments": {
                 label: {k: v for k, v in tree(config).items() if k != "seed"}
                 for label, config in self.experiments.items()

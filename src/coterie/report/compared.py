@@ -29,6 +29,12 @@ SAID = Block(
     "Over clients and over seeds are two questions: whether these clients do better, and whether "
     "other runs would.",
 )
+TUNING = Block(
+    "tuning",
+    "What was tried, what was chosen",
+    "Each method's candidates on validation data of other seeds than those above, the best first; "
+    "how far they are apart is how much the choice mattered. Test data had no say in it.",
+)
 AGAIN = Block(
     "again", "How to do it again", "With these settings and seeds every run gives the same bits."
 )
@@ -89,8 +95,10 @@ def comparison_page(found: Comparison) -> str:
     left = {*missing, *(f"{pair.sentence}." for pair in pairs)}
     rest = [("", text) for text in told if text not in left]
     matrix = (each_against_each(pairs, [r["method"] for r in rows]),) if pairs else ()
+    tried = (sortable(found.tuning.table()),) if found.tuning else ()
     sections = [
         Section(TABLES, tables=shown),
+        *([Section(TUNING, tables=tried)] if tried else []),
         *middle[:1],
         Section(SAID, lines=tuple(rest), tables=matrix),
         *middle[1:],

@@ -7,7 +7,6 @@ FOLDER/table.csv            the table, without times: the same bytes however oft
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,52 +20,14 @@ from coterie.core.errors import CheckpointError
 from coterie.core.metric_names import less_is_better
 from coterie.core.units import count
 from coterie.runs import comparison_metrics, newcomers, statistics
+from coterie.runs.cell import Cell as Cell
+from coterie.runs.cell import cell_name as cell_name
 from coterie.runs.comparison_text import written
-from coterie.runs.files import json_of, toml_of, understanding
-from coterie.runs.reading import RunReader
+from coterie.runs.files import toml_of, understanding
 from coterie.runs.statistics import Friedman, Wilcoxon, shown
+from coterie.runs.tuning import Tuning
 
 Scores = Mapping[str, Mapping[int, Mapping[str, float]]]  # method -> seed -> client -> accuracy
-
-
-@dataclass(frozen=True)
-class Cell(RunReader):
-    """One method with one seed: an ordinary run, whose files are read when they are asked for.
-
-    `coterie.open_run(cell.folder)` is the run itself, with its models.
-    """
-
-    label: str
-    seed: int
-
-    @property
-    def done(self) -> bool:
-        """Whether the run came to its end and its facts were written."""
-        return (self.folder / "cell.json").exists()
-
-    @cached_property
-    def facts(self) -> Mapping[str, Any]:
-        """What the cell was made of: `population` and `initial` (SHA-256), and its local work."""
-        return json_of(self.folder / "cell.json")
-
-    @property
-    def stage(self) -> str:
-        """The stage whose accuracy is told: after the method's own adaptation, if it has one."""
-        return str(self.summary["stage"])
-
-    @property
-    def numbers(self) -> Mapping[str, Any]:
-        """The summary of that stage: accuracy_mean, accuracy_worst, accuracy_top_5, ..."""
-        return dict(self.summary[self.stage])
-
-    @cached_property
-    def accuracy(self) -> Mapping[str, float]:
-        """Each client's accuracy after the last round, or the one that was taken."""
-        return self.clients("accuracy")
-
-    def clients(self, metric: str) -> Mapping[str, float]:
-        """A metric of each client that has it, after the same round."""
-        return self.history.clients(self.summary["round"], metric, self.stage)
 
 
 @dataclass(frozen=True)
@@ -137,6 +98,11 @@ class Comparison:
         asked = self.asked["experiments"].values()  # from Python, the keywords of `fit`
         return any(e.get("stop") or e.get("train", {}).get("stop") for e in asked)
 
+    @cached_property
+    def tuning(self) -> Tuning | None:
+        """What was tried for each method and what was chosen; None where nothing was tuned."""
+        return Tuning.load(self.folder)
+
     @property
     def newcomers(self) -> bool:
         """Whether clients were held out, who joined when the training was over."""
@@ -173,6 +139,8 @@ class Comparison:
             "top_5": over("accuracy_top_5"),
         }
         row: dict[str, Any] = {"method": label, "runs": len(cells), "stage": cells[0].stage}
+        if self.tuning:
+            row["chosen"] = self.tuning.chosen.get(label, "")
         for name, value in means.items():
             row |= {f"accuracy_{name}": value.mean, f"accuracy_{name}_interval": value.half}
         row |= comparison_metrics.columns(cells, self.metrics)
@@ -236,15 +204,6 @@ class Comparison:
 
     def __str__(self) -> str:
         return self.to("text")
-
-
-def cell_name(label: str, seed: int) -> str:
-    """The folder of a cell: a label without what a path or a shell would take for something else.
-
-    >>> cell_name("fedclust:clusters=4", 0)
-    'fedclust_clusters=4-seed0'
-    """
-    return f"{re.sub(r'[^A-Za-z0-9_.=-]+', '_', label)}-seed{seed}"
 
 
 @dataclass(frozen=True)

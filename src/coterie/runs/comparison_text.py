@@ -50,7 +50,7 @@ def csv(comparison: Comparison, times: bool = True) -> str:
 def accuracy(comparison: Comparison, rows: list[dict[str, Any]]) -> TextTable:
     """Accuracy under its three names, and how it is spread over clients."""
     k = comparison.last_k
-    head = (
+    head: tuple[str, ...] = (
         "method",
         "round taken" if comparison.chosen else "last round",
         f"last {count(k, 'round')}",
@@ -60,7 +60,7 @@ def accuracy(comparison: Comparison, rows: list[dict[str, Any]]) -> TextTable:
         "bottom 5",
         "bottom 10 %",
     )
-    shown = [
+    shown: list[tuple[str, ...]] = [
         (
             row["method"],
             *(margin(row, f"accuracy_{name}") for name in ("last", f"last_{k}", "top_5")),
@@ -68,6 +68,9 @@ def accuracy(comparison: Comparison, rows: list[dict[str, Any]]) -> TextTable:
         )
         for row in rows
     ]
+    if comparison.tuning:
+        head += ("chosen",)
+        shown = [(*line, row["chosen"]) for line, row in zip(shown, rows, strict=True)]
     runs = {row["runs"] for row in rows}
     seeds = (f"{min(runs)} to " if len(runs) > 1 else "") + count(max(runs, default=0), "seed")
     ends = ", ± 95 % interval" if max(runs, default=0) > 1 else ""
@@ -127,6 +130,7 @@ def joining(rows: list[dict[str, Any]]) -> TextTable:
 def words(comparison: Comparison, rows: list[dict[str, Any]]) -> list[str]:
     """What was equal, what the tests show, and what they do not."""
     out = [equal_terms(comparison), equal_work(rows)] if rows else []
+    out += comparison.tuning.sentences() if rows and comparison.tuning else []
     for cell in comparison.missing:
         why = comparison.failed.get(cell.folder.name, "").split("\n")[0]
         out.append(f"Not done: {cell.label}, seed {cell.seed}{f': {why}' if why else ''}.")

@@ -103,6 +103,12 @@ RUNNING: dict[str, Code] = {
         "A run goes on from its last whole round; it cannot be taken back to an earlier one.",
         "Name as many rounds as are done, or more; for a shorter run, start another with --out.",
     ),
+    "K021": Code(
+        "a tuning whose runs failed",
+        "Settings are chosen when every candidate was tried with every seed. One that diverges "
+        "is out; any other failure would make the choice depend on chance.",
+        "Mend what the message names and give the same command again: what is done is kept.",
+    ),
     "K016": Code(
         "another network than the run was trained with",
         "Its tensors have other names, shapes or another order than those of the run.",

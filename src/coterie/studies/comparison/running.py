@@ -43,11 +43,17 @@ def compare_grid(
     With `jobs`, so many processes at once. A cell that fails is named; the others are not lost.
     """
 
+    folder = Path(out) if out else fresh()
+    return run_missing(folder, grid.asked(), ways_to_run(grid, jobs), on_event)
+
+
+def ways_to_run(grid: Grid, jobs: int = 1) -> RunCells:
+    """How cells of a grid are run: one after another here, or several at once."""
+
     def run(cell: Cell, listen: Listener) -> None:
         run_cell(grid.config(cell.label, cell.seed), cell, listen)
 
-    several = partial(in_processes, jobs) if jobs > 1 else partial(in_turn, run)
-    return run_missing(Path(out) if out else fresh(), grid.asked(), several, on_event)
+    return partial(in_processes, jobs) if jobs > 1 else partial(in_turn, run)
 
 
 def compare(
@@ -170,9 +176,14 @@ def in_turn(run: RunCell, cells: Sequence[Cell], listen: Listener) -> dict[str, 
 
 
 def run_missing(
-    folder: Path, asked: Mapping[str, Any], run_cells: RunCells, on_event: Listener | None
+    folder: Path,
+    asked: Mapping[str, Any],
+    run_cells: RunCells,
+    on_event: Listener | None,
+    *,
+    table: bool = True,
 ) -> Comparison:
-    """The cells that are not done yet, then the table of all of them."""
+    """The cells that are not done yet, then the `table` of all of them."""
     listen = on_event or (lambda event: None)
     storage.make_folder(folder)
     with RunFolder(folder):  # no second comparison runs in it at the same time
@@ -185,7 +196,9 @@ def run_missing(
         failed = run_cells(comparison.missing, listen)
         expect_equal_terms(comparison)
         comparison = replace(comparison, failed=failed)
-        storage.replace_file(folder / "table.csv", f"{csv(comparison, times=False)}\n".encode())
+        if table:
+            file, text = folder / "table.csv", f"{csv(comparison, times=False)}\n"
+            storage.replace_file(file, text.encode())
     return comparison
 
 
@@ -213,9 +226,9 @@ def labels(methods: Sequence[Method]) -> dict[str, Method]:
     return out
 
 
-def fresh() -> Path:
+def fresh(kind: str = "compare") -> Path:
     """A folder of its own for a comparison that was given none."""
-    return unused(Path("runs") / time.strftime("%Y-%m-%d_%H%M%S_compare"))
+    return unused(Path("runs") / time.strftime(f"%Y-%m-%d_%H%M%S_{kind}"))
 
 
 def record_request(folder: Path, asked: Mapping[str, Any]) -> None:
