@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coterie.cli import options, say
-from coterie.cli.compare import watching
 from coterie.cli.options import Quiet
+from coterie.cli.several import watching
 from coterie.core.errors import ConfigError
 from coterie.core.units import count
 

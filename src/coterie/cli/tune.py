@@ -11,6 +11,7 @@ import typer
 
 from coterie.cli import options, say
 from coterie.cli.options import AllowCode, Quiet
+from coterie.cli.several import going_on, watching
 from coterie.core.errors import ConfigError
 from coterie.core.shell import command as shell_command
 
@@ -56,7 +57,6 @@ def tune(
     best is written as an experiment file. The same command with the same --out goes on after a
     stop. `coterie compare --tune` does it for every method of a comparison.
     """
-    from coterie.cli.compare import going_on, watching
     from coterie.config import load, resolved
     from coterie.config.tuning import several
 
@@ -107,7 +107,6 @@ def tuned_grid(
     quiet: bool,
 ) -> Grid:
     """The comparison that was asked for, with what is best for each of its methods."""
-    from coterie.cli.compare import going_on, watching
     from coterie.config.grid import grid
     from coterie.studies.comparison import tuning
 
