@@ -83,6 +83,7 @@ def method(name: str) -> str:
         ("paper", about.paper),
         ("family", about.family),
         ("uploads", about.uploads),
+        *((f"refuses {code(key)}", why) for key, why in tables.refuses(name).items()),
     ]
     text = table(("", ""), facts)
     own = tables.hyperparameters(name)

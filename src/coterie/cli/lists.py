@@ -41,7 +41,7 @@ def method(name: str, json: bool) -> None:
     """One method on one page."""
     from coterie.config import toml
     from coterie.config.fields import Required
-    from coterie.config.tables import hyperparameters, paper, table_name
+    from coterie.config.tables import hyperparameters, paper, refuses, table_name
     from coterie.config.validate import describe, plain
     from coterie.methods import METHODS
 
@@ -72,6 +72,8 @@ def method(name: str, json: bool) -> None:
         say.result(f"{name}    {about.summary}\n")
         say.result(f"class    coterie.{about.cls}\npaper    {about.paper}")
         say.result(f"family   {about.family}\nuploads  {about.uploads}")
+        for key, why in refuses(name).items():
+            say.result(f"refuses  {key}: {why}")
     if own:
         say.result(f"\nits own table in an experiment file, [{table_name(name)}]:")
         rows = [

@@ -1,7 +1,7 @@
 """One experiment for each of several methods: the same file, read once for every method.
 
 A method of a comparison is written `name`, or `name:key=value:key=value` with settings that it has
-alone: a key of its own table, or `train.key`.
+alone: a key of its own table, `train.key`, or `server.key`.
 """
 
 from __future__ import annotations
@@ -153,6 +153,8 @@ def split(label: str) -> tuple[str, list[tuple[str, Any]]]:
 
     >>> split("fedclust:clusters=4:train.lr=0.1")
     ('fedclust', [('fedclust.clusters', 4), ('train.lr', 0.1)])
+    >>> split("fedavg:server.optimiser=adam")
+    ('fedavg', [('server.optimiser', 'adam')])
     >>> split("mine.methods:FedMine")
     ('mine.methods:FedMine', [])
     """
@@ -161,10 +163,10 @@ def split(label: str) -> tuple[str, list[tuple[str, Any]]]:
     for text in settings:
         key, value = source.assignment(text)
         home = key.split(".")[0] if "." in key else table
-        if home not in ("train", table):
+        if home not in ("train", "server", table):
             raise refused(
                 f"{label} sets {key} for one method alone",
-                f"only [train] and [{table}] may differ; set {key} for all: {text}",
+                f"only [train], [server] and [{table}] may differ; set {key} for all: {text}",
             )
         own.append((key if "." in key else f"{table}.{key}", value))
     return method, own

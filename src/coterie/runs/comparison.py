@@ -166,6 +166,7 @@ class Comparison:
         row["bytes"] = row["bytes_up"] + row["bytes_down"]
         work = cells[0].facts["work"]
         row |= {k: work.get(k) for k in ("epochs", "steps", "batch", "lr", "participation")}
+        row["recipe"] = work.get("recipe", "")  # runs of older versions do not tell
         row["own_work"] = work.get("own", "")
         row["samples"] = sum(c.facts["work"]["samples"] for c in cells) / len(cells)
         if self.newcomers:

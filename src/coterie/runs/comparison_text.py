@@ -158,7 +158,9 @@ def equal_work(rows: list[dict[str, Any]]) -> str:
     """Whether everybody trains as much in a round."""
     kinds: dict[str, list[str]] = {}
     for row in rows:
-        kinds.setdefault(f"{work(row)}, learning rate {row['lr']:g}", []).append(row["method"])
+        how = f", {row['recipe']}" * bool(row["recipe"])
+        told = f"{work(row)}, learning rate {row['lr']:g}{how}"
+        kinds.setdefault(told, []).append(row["method"])
     own = {row["method"]: row["own_work"] for row in rows if row["own_work"]}
     besides = "".join(f" Besides, {m}: {text}." for m, text in own.items())
     if len(kinds) == 1:

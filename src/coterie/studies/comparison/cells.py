@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
@@ -11,10 +12,12 @@ from coterie.config import Config
 from coterie.core import storage
 from coterie.core.errors import CoterieError
 from coterie.core.events import Listener
+from coterie.core.units import count
 from coterie.runs.comparison import Cell
 from coterie.runs.files import text_of
 from coterie.studies import experiment
 from coterie.studies.result import Result
+from coterie.tasks.optimiser import SGD
 
 BESIDES = ("epochs", "steps", "pretrain", "rounds_before")  # options that are work
 
@@ -63,8 +66,27 @@ def work(result: Result) -> dict[str, Any]:
         **shown,
         "participation": share,
         "samples": result.history.total("samples"),
+        "recipe": ", ".join(recipe(solver, getattr(method, "server", None))),
         "own": ", ".join(f"{k} = {v}" for k, v in own.items()),
     }
+
+
+def recipe(solver: Any, server: Any) -> Iterator[str]:
+    """What is not plain in how a method trains: its optimiser, clipping, schedule, server."""
+    optimiser, schedule = (getattr(solver, name, None) for name in ("optimiser", "schedule"))
+    if optimiser is not None and not isinstance(optimiser, SGD):
+        yield type(optimiser).__name__
+    if momentum := getattr(optimiser, "momentum", 0):
+        yield f"{'Nesterov ' * getattr(optimiser, 'nesterov', False)}momentum {momentum:g}"
+    if decay := getattr(optimiser, "weight_decay", 0):
+        yield f"weight decay {decay:g}"
+    if clip := getattr(solver, "clip", 0):
+        yield f"gradients clipped to {clip:g}"
+    if schedule is not None and schedule.varies:
+        warm = f" after {count(schedule.warmup, 'round')} of warm-up" * bool(schedule.warmup)
+        yield f"{schedule.kind} schedule{warm}"
+    if server is not None and server.kind != "none":
+        yield f"server {server.kind} at {server.rate:g}"
 
 
 def listener_of(cell: Cell, listen: Listener) -> Listener:
