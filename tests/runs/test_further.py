@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from functools import cache
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from coterie import config as configs
 from coterie.core import best_by
 from coterie.core.loop import Scores
 from coterie.core.types import State
+from coterie.report.run_data import read
 from coterie.runs import by_class, further
 from coterie.runs.history import History, Row
 from coterie.studies import experiment
@@ -133,5 +135,8 @@ def test_metrics_of_a_file_are_written_and_a_resume_gives_the_same_bytes(tmp_pat
     experiment.resume(tmp_path / "cut", settings=[("train.rounds", 2)], page=False)
     texts = [(tmp_path / name / "metrics.csv").read_bytes() for name in ("whole", "cut")]
     assert texts[0] == texts[1]
+    events = [json.loads(line) for line in (tmp_path / "cut/events.jsonl").read_text().splitlines()]
+    last = [e for e in events if e["event"] == "round"][-1]
+    assert last["macro_f1"] == read(tmp_path / "cut").series("macro_f1_mean").values[-1]
     metrics = {row["metric"] for row in csv.DictReader(texts[0].decode().splitlines())}
     assert {"macro_f1", "macro_f1_mean", "class_0_right", "class_9_accuracy"} <= metrics

@@ -15,6 +15,7 @@ from coterie.core.bounds import Count, Share, Whole
 from coterie.core.bounds import dataclass as bounded
 from coterie.core.events import Event, Listener
 from coterie.core.loop import evaluate, run
+from coterie.core.metric_names import short
 from coterie.core.model_kind import declared, kind_of
 from coterie.core.types import VALIDATION, Engine, Method, State
 from coterie.data.population import Population
@@ -132,7 +133,7 @@ def train_loop(
         now = time.perf_counter()
         spent = {"seconds": round(now - clock, 4), "evaluate_seconds": round(now - trained, 4)}
         at = {"event": "round", "round": state.round, "rounds": plan.rounds}
-        say(at | spent | {"asked": measure.questions(asked)} | headline(history, state.round))
+        say(at | spent | {"asked": measure.questions(asked)} | headline(history, state, plan))
         clock = now
         if best.over:
             break
@@ -301,14 +302,15 @@ def peculiar(population: Population) -> list[str]:
     ]
 
 
-def headline(history: History, at: int) -> dict[str, float]:
-    """The numbers of one round that a person watches."""
+def headline(history: History, state: State, plan: Plan) -> dict[str, float]:
+    """The numbers of one round that a person watches, with the metrics that were asked for."""
     shown = {name: name for name in ("clusters", "ari", "bytes_down", "bytes_up")}
     shown |= {"accuracy_mean": "accuracy", "accuracy_worst": "worst"}
     shown |= {"clients": "clients", "absent": "absent"}  # behind the mean, and not
+    shown |= {best_by.full(name): short(name) for name in plan.metrics}
     found: dict[str, float] = {}
     for row in reversed(history.rows):
-        if row.round != at:
+        if row.round != state.round:
             break
         if row.stage == VALIDATION:
             if not row.client and row.metric == "accuracy_mean":
