@@ -466,6 +466,23 @@ def world(people: list[Client], layout: Layout) -> Front:
     return Front(people, layout, classes=K, backend=Compiled(layout, people[0].x[:4]))
 
 
+def test_many_clients_share_portions_and_get_what_they_get_alone() -> None:
+    layout = Layout(seeded(nn.Sequential(nn.Linear(4, K))))
+    people = [person(3 + i % 5, (4,), i=i) for i in range(70)]
+    fed = world(people, layout)
+    task, state = Train(Solver(batch=2)), State.shared(layout.initial, 70)
+    question = fed.at(0).question(fed.clients, task, state, {})
+    portions = fed.backend.portions(question)  # type: ignore[attr-defined]
+    assert sorted(j for portion in portions for j in portion) == list(range(70))
+    assert [len(portion) for portion in portions] == [4] * 17 + [2]
+    assert all(question.sizes[p].max() - question.sizes[p].min() <= 1 for p in portions)
+    alone = world(people, layout)
+    alone.backend.workers = 8  # type: ignore[attr-defined]
+    assert len(alone.backend.portions(question)) == 70  # type: ignore[attr-defined]
+    rows = [f.at(0).ask(f.clients, task, state).values for f in (fed, alone)]
+    assert torch.equal(*rows)
+
+
 def test_whose_data_does_not_fit_is_named() -> None:
     layout = Layout(seeded(small()))
     people = [person(9, (2, 6, 6), i=i) for i in range(3)]

@@ -32,6 +32,7 @@ from coterie.engines.question import Question
 from coterie.engines.serial import Serial
 from coterie.engines.workers.backend import LOADED, Workers, one_thread, take
 from coterie.engines.workers.shared_memory import SharedBuffer
+from coterie.engines.workers.worker import room_for
 from coterie.methods import find
 from coterie.methods.fedavg import FedAvg
 from coterie.models.factory import build
@@ -565,3 +566,11 @@ def test_answers_are_put_together_once_and_stay_when_others_come() -> None:
         assert torch.equal(first, want)
         assert first.untyped_storage().nbytes() == want.nbytes
         assert pool.backend.stack([first[0], first[2]]).tolist() == want[[0, 2]].tolist()
+
+
+def test_room_for_large_answers_is_room_like_any() -> None:
+    one = torch.arange(1500.0).view(1, -1)
+    room = room_for(one, 1000)  # 6 MB: in large pages
+    room.copy_(one.expand(1000, -1))
+    assert torch.equal(room, one.expand(1000, -1))
+    assert room_for(one.long(), 2).dtype == torch.long

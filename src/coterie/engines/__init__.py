@@ -120,7 +120,7 @@ def inside(
             ) from None
         from coterie.engines.compiled.backend import Compiled
 
-        return Compiled(layout, samples, tell)
+        return Compiled(layout, samples, tell, workers=workers)
     if name in ("stacked", "ray"):
         from coterie.engines.stacked.backend import Stacked
 

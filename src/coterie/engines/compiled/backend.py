@@ -15,9 +15,11 @@ from coterie.engines.compiled.host import NotCompilableError
 from coterie.engines.compiled.network import Gradients, Network
 from coterie.engines.compiled.objects import machine
 from coterie.engines.compiled.planning import planned
+from coterie.engines.question import Portion, Question
 from coterie.engines.together import Together
 from coterie.tasks.solver import Descent
 
+SHARES = 16  # portions of each worker at least, so that all are done at about the same time
 COMPILING = {
     "event": "compiling",
     "text": "training is compiled for this network: once, it is kept for the next run",
@@ -33,12 +35,15 @@ class Compiled(Together):
 
     together = 500  # test samples in one portion: a large one is no faster, small ones share out
 
-    def __init__(self, layout: Layout, samples: Tensor, tell: Listener = silence) -> None:
+    def __init__(
+        self, layout: Layout, samples: Tensor, tell: Listener = silence, *, workers: int = 1
+    ) -> None:
         """`samples` are a few of any client, on which the code is tried out.
 
         If there is something to compile, `tell` hears it before.
         """
         super().__init__(layout)
+        self.workers = workers  # how many of it there are, so that each gets its share of a cohort
         try:
             made = planned(layout, tuple(samples.shape[1:]))
             code = machine(made, announce=lambda: tell(COMPILING))[0]
@@ -47,6 +52,14 @@ class Compiled(Together):
             self.known = True
         except NotStackableError as why:
             self.notes = (f"clients train one after another, not compiled: {why}",)
+
+    def trainings(self, question: Question) -> list[Portion]:
+        """Of many clients some together, those of like sizes: less to do around their training."""
+        many = len(question.cohort) // (SHARES * self.workers)
+        if not self.known or many < 2:
+            return super().trainings(question)
+        order = question.sizes.argsort(descending=True, stable=True).tolist()
+        return [sorted(order[i : i + many]) for i in range(0, len(order), many)]
 
     def train(self, descents: Sequence[Descent]) -> list[tuple[Tensor, int]]:
         """One after another."""

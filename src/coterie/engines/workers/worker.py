@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import mmap
 import os
 import signal
 import sys
@@ -27,6 +28,7 @@ DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux's prctl
 # M_MMAP_THRESHOLD and M_TRIM_THRESHOLD of glibc's mallopt, in bytes. Activations of some MB would
 # go back to the system after every step, and come again page by page: a sixth of the time.
 KEEPS = {-3: 2**25, -1: 2**27}
+LARGE = 2**22  # bytes, from which on memory is asked for in large pages
 
 
 @dataclass(frozen=True)
@@ -91,11 +93,25 @@ class Table:
         """Lay copies of some rows down at their places."""
         key = name, rows.shape[1:], rows.dtype
         if key not in self.tensors:
-            self.tensors[key] = rows.new_empty((self.places, *rows.shape[1:]))
+            self.tensors[key] = room_for(rows, self.places)
         found = [self.tensors[key][j] for j in places]
         for to, row in zip(found, rows, strict=True):
             to.copy_(row)
         return found
+
+
+def room_for(rows: Tensor, count: int) -> Tensor:
+    """A tensor of so many such rows; a large one in large pages, where the system has them.
+
+    Memory comes page by page as it is written: with small ones that takes longer than the writing.
+    """
+    room = rows.new_empty((count, *rows.shape[1:]))
+    if hasattr(mmap, "MADV_HUGEPAGE") and room.nbytes >= LARGE:
+        start = -(-room.data_ptr() // mmap.PAGESIZE) * mmap.PAGESIZE
+        size = room.data_ptr() + room.nbytes - start
+        advise = ctypes.CDLL(None).madvise
+        advise(ctypes.c_void_p(start), ctypes.c_size_t(size), mmap.MADV_HUGEPAGE)
+    return room
 
 
 def rows(tensors: Sequence[Tensor]) -> Tensor:
