@@ -230,6 +230,16 @@ def test_samples_are_read_and_never_written(front: list[nn.Module]) -> None:
     assert torch.equal(x, before)
 
 
+def test_a_network_is_traced_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    layout = Layout(Lenet())
+    layers = chain(layout)
+    monkeypatch.setattr("torch.fx.symbolic_trace", lambda _: pytest.fail("again"))
+    again = chain(layout)
+    assert again == layers
+    again.clear()
+    assert chain(layout) == layers
+
+
 def test_the_maximum_moves_before_the_relu() -> None:
     layers = chain(Layout(Lenet()))
     assert layers[1:3] == [Pool(2), Rectify()]

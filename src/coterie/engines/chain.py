@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from operator import attrgetter
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from torch import Tensor, fx, nn
 from torch.nn import functional as F
@@ -59,15 +60,26 @@ class Flatten:
 Layer = Convolution | Dense | Pool | Rectify | Flatten
 
 
+_read: WeakKeyDictionary[Layout, list[Layer]] = WeakKeyDictionary()
+
+
 def chain(layout: Layout) -> list[Layer]:
     """The layers of a network in order; `NotStackableError` says why if it has others.
 
-    A maximum comes before a ReLU beside it: the same numbers, on a quarter of the places.
+    A maximum comes before a ReLU beside it: the same numbers, on a quarter of the places. Layers are
+    read once: who chooses an engine asks for them, and who builds it asks again.
 
     >>> net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten())
     >>> [type(layer).__name__ for layer in chain(Layout(net))]
     ['Convolution', 'Pool', 'Rectify', 'Flatten']
     """
+    if layout not in _read:
+        _read[layout] = read_chain(layout)
+    return list(_read[layout])
+
+
+def read_chain(layout: Layout) -> list[Layer]:
+    """The layers, from the module's own `forward`."""
     if layout.size != layout.trainable:
         raise NotStackableError(
             "it has numbers that do not learn: running statistics, or frozen layers"
