@@ -66,8 +66,8 @@ _read: WeakKeyDictionary[Layout, list[Layer]] = WeakKeyDictionary()
 def chain(layout: Layout) -> list[Layer]:
     """The layers of a network in order; `NotStackableError` says why if it has others.
 
-    A maximum comes before a ReLU beside it: the same numbers, on a quarter of the places. Layers are
-    read once: who chooses an engine asks for them, and who builds it asks again.
+    A maximum comes before a ReLU beside it: the same numbers, on a quarter of the places. They are
+    read once: who chooses an engine asks, and who builds it asks again.
 
     >>> net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten())
     >>> [type(layer).__name__ for layer in chain(Layout(net))]
