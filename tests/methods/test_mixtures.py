@@ -33,7 +33,7 @@ from tests.methods.formulas import (
     slope,
     trained,
 )
-from tests.tiny import CLASSES, federation, same, stacked
+from tests.tiny import CLASSES, clients, federation, same, stacked
 
 SOLVER = Solver(lr=0.1, batch=8, optimiser=SGD(momentum=0.5))
 WHOLE = Solver(lr=0.2, steps=2, batch=0)
@@ -160,6 +160,18 @@ def test_further_metrics_are_those_of_the_mixture() -> None:
     right = torch.tensordot(pi.float(), each, 1).argmax(1) == who.y_test
     mean = np.mean([right[who.y_test == c].double().mean() for c in who.y_test.unique()])
     assert float(found["numbers"][3, 0, 0]) == pytest.approx(mean)
+
+
+def test_a_mixture_is_validated_on_what_is_held_back() -> None:
+    people = [replace(who, x_val=who.x_test[:9], y_val=who.y_test[:9]) for who in clients()]
+    fed, method = logistic(people=people), FedEM(WHOLE, clusters=2)
+    end = trained(method, fed, 2)
+    held = evaluate(method, end, fed, method.score.validated()).validation
+    assert held is not None
+    small = [replace(who, x_test=who.x_val, y_test=who.y_val) for who in people]
+    again = logistic(people=small)
+    again.restore(fed.memories())
+    assert torch.equal(held.loss, evaluate(method, end, again).loss)
 
 
 def test_a_mixture_is_not_taken_away_as_if_it_were_one_model(tmp_path: Path) -> None:

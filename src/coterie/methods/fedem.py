@@ -7,7 +7,7 @@ Distributions. NeurIPS 2021.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from typing import ClassVar
 
 import torch
@@ -18,6 +18,7 @@ from coterie.core.answers import Form
 from coterie.core.bounds import Count, Share, dataclass
 from coterie.core.rng import stream
 from coterie.core.types import (
+    VALIDATION,
     AnswerForm,
     Client,
     Evaluation,
@@ -126,9 +127,18 @@ class ScoreMixture(Showing):
     """Test the mixture: probabilities are the components' own, weighted by the client's weights."""
 
     receives: ClassVar[Receives] = "all"
-    stages: ClassVar[tuple[str, ...]] = ("before",)
     private: ClassVar[str] = "none"
     train: ClassVar[str] = "all"
+    validation: bool = False  # also test on the samples that the client holds back
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """The names of the rows of the reply."""
+        return ("before", VALIDATION) if self.validation else ("before",)
+
+    def validated(self) -> ScoreMixture:
+        """The same test with the stage of validation."""
+        return replace(self, validation=True)
 
     @property
     def held(self) -> Task:
@@ -139,11 +149,18 @@ class ScoreMixture(Showing):
         self, client: Client, models: Tensor, sent: Sent, layout: Layout, rng: torch.Generator
     ) -> Stepwise[list[tuple[Tensor, Tensor]]]:
         """log sum_c pi_c p_c(y | x), over all components."""
-        pi, each = weights_of(client, len(models)), []
-        for row, weight in zip(models, pi, strict=True):
-            answer = yield from logits(row, client.x_test)
-            each.append(answer.double().log_softmax(1) + weight.log())
-        return [(torch.stack(each).logsumexp(0), client.y_test)]
+        tests, stages = [(client.x_test, client.y_test)], []
+        if self.validation:
+            x = client.x_val if len(client.y_val) else client.x[:0]
+            tests.append((x, client.y_val))
+        pi = weights_of(client, len(models))
+        for x, y in tests:
+            each = []
+            for row, weight in zip(models, pi, strict=True):
+                answer = yield from logits(row, x)
+                each.append(answer.double().log_softmax(1) + weight.log())
+            stages.append((torch.stack(each).logsumexp(0), y))
+        return stages
 
 
 @dataclass(frozen=True)

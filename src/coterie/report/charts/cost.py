@@ -42,6 +42,7 @@ TASKS = {  # what clients are asked, in words: a run's events have the names of 
     "TrainMixture": "training of all models, samples weighted",
     "ScoreMixture": "test of the mixture",
     "FindMixture": "weights of a mixture",
+    "TrainAligned": "training of the head, then of the body with features aligned",
     "TrainAggregated": "mixing the common model in, training",
 }
 
