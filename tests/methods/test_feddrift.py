@@ -83,28 +83,22 @@ def stepped(state: State, fed: Any, delta: float, limit: float) -> tuple[list[Ro
 
 
 def test_a_time_step_is_its_formulas() -> None:
-    fed, rng = logistic(), torch.Generator().manual_seed(1)
-    fresh = torch.randn(5, fed.layout.size, generator=rng)
-    merges = leaves = 0
-    for limit in (0.5, 2.0, 4.0):
-        held = torch.tensor([0, 1, 2, 3, 4, 4, 4, 4])
-        state = State(fresh, held, round=5)
-        best = torch.tensor(
-            [[losses(r.double().numpy(), w).mean() for r in fresh] for w in fed.population]
-        )
-        usual = best.amin(1)
-        usual[[2, 5]] -= 0.3  # these two have drifted
-        state = state.hold(loss=usual, held=torch.zeros(5, dtype=torch.long))
+    fed = logistic()
+    trained(Local(Solver(lr=1.0, steps=4, batch=0)), fed, 1)
+    models = torch.stack(list(own(fed).values()))  # each client's own, of two kinds
+    rows = [row.double().numpy() for row in models]
+    usual = torch.tensor([[losses(r, who).mean() for r in rows] for who in fed.population]).amin(1)
+    usual[[2, 5]] -= 0.3  # these two have drifted
+    found = set()
+    for limit in np.geomspace(0.01, 5, 25):
+        state = State(models, torch.arange(8), round=5)
+        state = state.hold(loss=usual, held=torch.zeros(8, dtype=torch.long))
         after = FedDrift(delta=0.2, merge=limit).step(state, fed.at(5))
-        models, assign = stepped(state, fed, 0.2, limit)
+        meant, assign = stepped(state, fed, 0.2, limit)
         assert after.assign.tolist() == assign
-        close(after.models, np.stack(models))
-        merges, leaves = (
-            merges + (len(models) < 7),
-            leaves + (len({assign[i] for i in (2, 5)}) == 2),
-        )
-    assert merges
-    assert leaves == 3
+        close(after.models, np.stack(meant))
+        found.add(len(meant))
+    assert len(found) > 3, "from no merger to all in one"
 
 
 def test_unused_models_are_kept_while_there_is_room_and_the_oldest_goes_first() -> None:
