@@ -233,8 +233,10 @@ def metrics(v: Sound) -> Iterator[Problem]:
 
 
 def folder(v: Sound) -> Iterator[Problem]:
-    """A name of the run's folder that cannot be filled in."""
+    """A name of the run's folder that is none, or cannot be filled in."""
     pattern = v("output", "dir")
+    if not pattern.strip():
+        yield Problem(("output", "dir"), pattern, "no name", 'use "runs/{date}_{method}"')
     try:
         pattern.format(date="", method="", seed="")
     except (KeyError, IndexError, ValueError):

@@ -7,7 +7,17 @@ from dataclasses import field
 from typing import Any, ClassVar, Literal
 
 from coterie.core.best_by import Stop
-from coterie.core.bounds import Count, Decay, NonNegative, Positive, Share, Whole, dataclass
+from coterie.core.bounds import (
+    Cores,
+    Count,
+    Decay,
+    NonNegative,
+    Positive,
+    Processes,
+    Share,
+    Whole,
+    dataclass,
+)
 from coterie.data.kinds import Kind, from_dict
 
 SOLVER = {  # keys of [train] and the fields they set, of the solver and of its optimiser
@@ -168,9 +178,9 @@ class Engine:
     """Who does the computing."""
 
     name: str = "auto"  # serial, pool, stacked, compiled, or the fastest of them here
-    workers: Whole = 0  # processes of all but serial; 0: as many as there are cores here
+    workers: Processes = 0  # processes of all but serial; 0: as many as there are cores here
     address: str | None = None  # ray: "auto", "host:port" or "ray://..."; without: this machine
-    threads: Count = 1  # of arithmetic; another number may change the last bits
+    threads: Cores = 1  # of arithmetic; another number may change the last bits
     deadline: Positive = 600.0  # flower: seconds that clients have to answer a question
     quorum: Share = 0.5  # flower: share of a cohort without which a round is abandoned
     max_abandoned: Count = 3  # flower: attempts at a round before the run ends

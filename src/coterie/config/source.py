@@ -12,6 +12,7 @@ from typing import Any
 from coterie.config import toml
 from coterie.config.problems import Path
 from coterie.core.errors import ConfigError
+from coterie.core.reading import read_bytes, reason
 from coterie.core.shell import command
 from coterie.core.suggest import closest
 
@@ -41,7 +42,7 @@ def read(file: File | str) -> Written:
     """What an experiment file says, not yet checked."""
     name = str(file)
     try:
-        text = File(file).read_bytes().decode()
+        text = read_bytes(File(file)).decode()
     except FileNotFoundError as cause:
         folder = File(file).absolute().parent
         found = sorted(p.name for p in folder.glob("*.toml")) if folder.is_dir() else []
@@ -63,7 +64,7 @@ def read(file: File | str) -> Written:
         ) from cause
     except OSError as cause:
         raise ConfigError(
-            f"{name} cannot be read: {cause.strerror}",
+            f"{name} cannot be read: {reason(cause)}",
             code="C010",
             fix="name an experiment file (TOML)",
         ) from cause
@@ -76,6 +77,14 @@ def parse(text: str, name: str) -> Written:
         tree = tomllib.loads(text)
     except tomllib.TOMLDecodeError as cause:
         raise syntax_error(text, name, str(cause)) from cause
+    except (RecursionError, ValueError) as cause:  # brackets in brackets; a date that is none
+        what = "it is nested too deeply" if isinstance(cause, RecursionError) else str(cause)
+        raise ConfigError(
+            f"{name} is not valid TOML",
+            code="C011",
+            why=what,
+            fix="write it as `coterie init` does",
+        ) from cause
     return Written(name, _frozen(tree), dict(toml.lines(text)))
 
 
@@ -151,7 +160,7 @@ def word(text: str) -> Any:
     """A value of the command line: TOML, or else the text as it stands."""
     try:
         tree = tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError:
+    except (RecursionError, ValueError):
         return text
     return tree["value"] if len(tree) == 1 else text
 

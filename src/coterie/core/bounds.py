@@ -81,3 +81,5 @@ Decay = Annotated[Finite, Ge(0), Lt(1)]  # momentum, damping
 Damping = Annotated[Finite, Ge(0.5), Lt(1)]  # of affinity propagation
 Count = Annotated[int, Ge(1)]
 Whole = Annotated[int, Ge(0)]
+Cores = Annotated[int, Ge(1), Le(1024)]  # threads: more than any machine has is a slip
+Processes = Annotated[int, Ge(0), Le(1024)]  # workers; 0: as many as there are cores

@@ -31,6 +31,9 @@ class CoterieError(Exception):
         return "\n".join(lines)
 
 
+YOUR_CODE = (Exception, SystemExit)  # what code of a user's may raise: sys.exit is no way out here
+
+
 class ConfigError(CoterieError):
     """An experiment file, option or hyper-parameter that cannot be meant (codes C...)."""
 

@@ -109,7 +109,7 @@ def _read(source: Any, options: Mapping[str, Any]) -> tuple[Raw, str, Named | No
         # A part of a set (cifar100_first20.npz) keeps its own name, so that no table hides it.
         return _file(path, options), known if canonical(stem) == known else stem, entry
     if isinstance(source, str | os.PathLike):
-        path = Path(source).expanduser()
+        path = Path(os.path.expanduser(source))
         if not os.path.exists(path):
             raise DataError(
                 f"'{source}' is no named set and no file or folder",

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from coterie.core.errors import DataError
+from coterie.core.reading import DAMAGE, expect_file, read_bytes, reason
 from coterie.core.storage import make_folder, publish, write_file
 from coterie.data.dataset import Data
 from coterie.data.divide.bases import Dealt
@@ -88,11 +89,11 @@ def load_partition(path: str | Path, key: str | Mapping[str, Any] | None = None)
         lengths = {len(t) for t in (*lists, partition.names, partition.angle)}
         if found["format"] != FORMAT or lengths != {len(partition)}:
             raise ValueError(f"it is not a whole {FORMAT}")
-    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile, EOFError) as cause:
+    except (OSError, *DAMAGE, zipfile.BadZipFile, EOFError) as cause:
         raise DataError(
             f"{path} holds no partition",
             code="D042",
-            why=f"missing {cause}" if isinstance(cause, KeyError) else str(cause),
+            why=f"missing {cause}" if isinstance(cause, KeyError) else reason(cause),
             fix="make it again and save it; index lists from elsewhere: read_indices",
         ) from cause
     check(partition, found["key"], key, path)
@@ -132,7 +133,7 @@ def indices(values: Any) -> Tensor:
 
 def read_json(path: Path) -> dict[str, Any]:
     """The contents of a JSON file."""
-    found = json.loads(path.read_bytes())
+    found = json.loads(read_bytes(path))
     if not isinstance(found, dict):
         raise ValueError("it is a list")
     return found
@@ -140,6 +141,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def read_npz(path: Path) -> dict[str, Any]:
     """The contents of an npz file."""
+    expect_file(path)
     with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
         found: dict[str, Any] = json.loads(str(arrays["plain"]))
         found |= {k: arrays[k] for k in TENSORS if k in arrays}
@@ -155,7 +157,7 @@ def read_indices(path: str | Path) -> dict[str, list[int]]:
     FL-bench's `train` and `test` lists of a client are joined; `from_indices` splits them anew.
     """
     try:
-        found = json.loads(Path(path).read_bytes())
+        found = json.loads(read_bytes(Path(path)))
         found = found.get("data_indices", found) if isinstance(found, dict) else found
         pairs = found.items() if isinstance(found, dict) else enumerate(found)
         lists = {
@@ -164,11 +166,11 @@ def read_indices(path: str | Path) -> dict[str, list[int]]:
         }
         for part in lists.values():
             indices(part)
-    except (OSError, ValueError, TypeError, AttributeError) as cause:
+    except (OSError, *DAMAGE) as cause:
         raise DataError(
             f"{path} holds no index lists",
             code="D042",
-            why=str(cause),
+            why=reason(cause),
             fix='give JSON such as {"0": [3, 14], "1": [15, 92]}',
         ) from cause
     return lists

@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 from torch import Tensor, fx, nn
 from torch.nn import functional as F
 
+from coterie.core.errors import YOUR_CODE
 from coterie.core.layout import Layout
 
 
@@ -89,7 +90,7 @@ def read_chain(layout: Layout) -> list[Layer]:
     module = layout.module(layout.initial)
     try:
         graph = fx.symbolic_trace(module.train())
-    except Exception as cause:
+    except YOUR_CODE as cause:
         raise NotStackableError(f"its forward cannot be traced: {cause}") from cause
     layers = list(walk(graph, layout))
     for i, (first, second) in enumerate(pairwise(layers)):

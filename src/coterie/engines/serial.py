@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from coterie.core.client import Client
-from coterie.core.errors import ClientError, CoterieError
+from coterie.core.errors import YOUR_CODE, ClientError, CoterieError
 from coterie.core.types import Reply
 from coterie.engines.question import Backend, Portion, Question, Refusal
 
@@ -45,7 +45,7 @@ def blaming(client: Client, question: Question) -> Iterator[None]:
         yield
     except CoterieError:
         raise
-    except Exception as cause:
+    except YOUR_CODE as cause:
         raise ClientError(
             f"{type(cause).__name__} on client {client.name}: {cause}",
             code="U001",

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from coterie.core.client import Client
+from coterie.core.errors import YOUR_CODE
 from coterie.core.layout import Layout
 from coterie.core.types import Reply
 from coterie.engines.question import Portion, Question
@@ -91,7 +92,7 @@ class Together(Serial):
             drawn = {c: w.rng.get_state() for c in group if isinstance(w := wanted[c], Descent)}
             try:
                 done.update(zip(group, many(works), strict=True))
-            except (RuntimeError, ValueError, IndexError) as cause:  # whose? ask one by one
+            except YOUR_CODE as cause:  # whose? ask one by one
                 for c in group:
                     work = wanted[c]
                     if isinstance(work, Descent):

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from coterie.core.errors import ConfigError
+from coterie.core.errors import YOUR_CODE, ConfigError
 from coterie.models import zoo
 
 Factory = Callable[..., nn.Module]
@@ -80,7 +80,7 @@ def _imported(model: str | Factory) -> Factory:
         return model
     try:
         factory: Factory = pkgutil.resolve_name(model)
-    except Exception as cause:  # whatever the user's module does while it is imported
+    except YOUR_CODE as cause:  # whatever the user's module does while it is imported
         raise _unfit(
             model,
             f"{type(cause).__name__}: {cause}",
@@ -123,7 +123,7 @@ def _called(
         )
     try:
         module = factory(**{k: v for k, v in offered.items() if k in named}, **wanted)
-    except Exception as cause:  # the user's own code
+    except YOUR_CODE as cause:  # the user's own code
         raise _unfit(
             name,
             f"{type(cause).__name__}: {cause}",
@@ -148,7 +148,7 @@ def _probe(module: nn.Module, name: str, shape: tuple[int, ...], classes: int) -
     try:
         with torch.no_grad():
             out = module.eval()(torch.zeros(2, *shape))
-    except Exception as cause:  # the user's own code
+    except YOUR_CODE as cause:  # the user's own code
         raise _unfit(
             name,
             f"{type(cause).__name__}: {cause}",

@@ -72,6 +72,7 @@ def tiles(run: RunData) -> list[Tile]:
         ]
     if run.clustered and len(run.clusters):
         several = run.group is not None and len(np.unique(run.planted)) > 1
+        several = several and len(run.series("ari", "clusters").values) > 0
         note = (
             f"ARI {run.value('ari', 'clusters'):.2f} with the planted groups"
             if several

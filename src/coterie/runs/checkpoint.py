@@ -21,6 +21,7 @@ from torch import Tensor
 
 from coterie.core import storage
 from coterie.core.errors import CheckpointError
+from coterie.core.reading import DAMAGE, read_bytes, reason
 from coterie.core.types import State
 from coterie.core.units import count
 
@@ -212,8 +213,10 @@ def read_manifest(path: Path) -> dict[str, Any]:
     try:
         manifest = json.loads(read(file))
         sealed = manifest["sha256"] == seal(manifest)
-    except (ValueError, KeyError, TypeError) as cause:
-        raise damaged(file, f"it is not a manifest ({cause})") from cause
+    except DAMAGE as cause:
+        if isinstance(cause, CheckpointError):
+            raise
+        raise damaged(file, f"it is not a manifest ({reason(cause)})") from cause
     if not sealed:
         raise damaged(file, "its SHA-256 is not the one it carries")
     if manifest["format"] != FORMAT:
@@ -228,9 +231,9 @@ def read_manifest(path: Path) -> dict[str, Any]:
 def read(file: Path) -> bytes:
     """The bytes of a checkpoint's file."""
     try:
-        return file.read_bytes()
+        return read_bytes(file)
     except OSError as cause:
-        raise damaged(file, cause.strerror or str(cause)) from cause
+        raise damaged(file, reason(cause)) from cause
 
 
 def damaged(file: Path, why: str) -> CheckpointError:

@@ -12,17 +12,21 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
 from safetensors.torch import load as from_bytes
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from coterie.core import storage
-from coterie.core.errors import CheckpointError
+from coterie.core.errors import CheckpointError, CoterieError
 from coterie.core.layout import Layout
+from coterie.core.reading import DAMAGE, read_bytes, reason
 from coterie.models.spec import Given, ModelSpec
+from coterie.runs.files import understanding
 
 FILE, INITIAL = "model.json", "initial.safetensors"
 FORMAT = 1
+MOST = 2**40  # samples of one client: more are none
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,7 @@ class RunModel:
         lines = (f" {json.dumps(key)}: {json.dumps(value)}" for key, value in plain.items())
         data = ("{\n" + ",\n".join(lines) + "\n}\n").encode()
         file = folder / FILE
-        if not file.exists() or file.read_bytes() != data:
+        if not file.is_file() or read_bytes(file) != data:
             storage.replace_file(file, data)
         if not self.spec.network and not (folder / INITIAL).exists():
             storage.replace_file(folder / INITIAL, to_bytes({"row": layout.initial}))
@@ -61,25 +65,29 @@ class RunModel:
         if not file.exists():
             return None
         try:
-            plain = json.loads(file.read_bytes())
+            plain = json.loads(read_bytes(file))
             plain["spec"] = ModelSpec.from_plain(plain["spec"])
             known = {f.name: plain[f.name] for f in fields(cls) if f.name in plain}
             for name in ("names", "samples", "samples_after", "arrives"):
                 known[name] = tuple(known.get(name, ()))
+            if any(not 0 <= n < MOST for n in (*known["samples"], *known["samples_after"])):
+                raise ValueError("nobody has so many samples")
+            if len(known["samples"]) != len(known["names"]):
+                raise ValueError("it names other clients than it counts samples of")
             return cls(**known)
-        except (ValueError, KeyError, TypeError) as cause:
-            raise CheckpointError(
-                f"{file} is damaged",
-                code="K002",
-                why=f"{type(cause).__name__}: {cause}",
-                fix="put the file back; `coterie resume` writes it again where the data are",
-            ) from cause
+        except (OSError, *DAMAGE) as cause:
+            raise damaged(file, cause) from cause
 
     def layout(
         self, folder: Path, model: Given | None = None, *, seed: int, allow_code: bool = False
     ) -> Layout:
         """The run's network as a row, with the initial numbers it was started from."""
-        net = self.spec.module(model, seed=seed, allow_code=allow_code)
+        try:
+            net = self.spec.module(model, seed=seed, allow_code=allow_code)
+        except (RuntimeError, *DAMAGE) as cause:
+            if isinstance(cause, CoterieError):
+                raise
+            raise damaged(folder / FILE, cause) from cause
         built = {
             "network": self.spec.network,
             "options": self.spec.options,
@@ -107,4 +115,18 @@ class RunModel:
 
 def initial_row(folder: Path) -> Tensor:
     """(P,) the numbers that a run without a seed for them was started from."""
-    return from_bytes((folder / INITIAL).read_bytes())["row"]
+    with understanding(folder / INITIAL):
+        try:
+            return from_bytes(read_bytes(folder / INITIAL))["row"]
+        except SafetensorError as cause:
+            raise ValueError(str(cause)) from cause
+
+
+def damaged(file: Path, cause: BaseException) -> CheckpointError:
+    """The error of a model.json that does not say what a model is."""
+    return CheckpointError(
+        f"{file} is damaged",
+        code="K002",
+        why=reason(cause),
+        fix="put the file back; `coterie resume` writes it again where the data are",
+    )

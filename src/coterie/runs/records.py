@@ -26,9 +26,11 @@ from torch import Tensor
 from coterie.core import storage
 from coterie.core.errors import CheckpointError
 from coterie.core.model_kind import ModelKind, held_words
+from coterie.core.reading import read_bytes
 from coterie.core.shell import command
 from coterie.core.types import State
 from coterie.runs import checkpoint, history
+from coterie.runs.files import text_of, understanding
 from coterie.runs.history import History, Row
 from coterie.runs.whereabouts import FEDERATION, expect_run
 
@@ -65,7 +67,8 @@ class CsvFile:
 
 def saved_bytes(path: Path, mark: Mapping[str, Any]) -> bytes:
     """What a file held when `CsvFile.mark` was taken; refused if that was changed since."""
-    data = path.read_bytes()[: mark["bytes"]] if path.exists() else b""
+    with understanding(path):
+        data = read_bytes(path)[: mark["bytes"]] if path.exists() else b""
     if hashlib.sha256(data).hexdigest() != mark["sha256"]:
         raise CheckpointError(
             f"{path} was changed since its round was saved",
@@ -78,8 +81,10 @@ def saved_bytes(path: Path, mark: Mapping[str, Any]) -> bytes:
 
 def unused(wanted: Path) -> Path:
     """A folder that does not exist yet: the one wanted, or with a number behind its name."""
+    if wanted.name in ("", ".."):  # the folder itself, or the one above: they are there
+        wanted = wanted / "run"
     path, count = wanted, 1
-    while path.exists():
+    while os.path.exists(path):
         count += 1
         path = wanted.with_name(f"{wanted.name}-{count}")
     return path
@@ -169,7 +174,9 @@ class RunFolder:
     def mend_events(self) -> None:
         """Cut off a last line that a crash left unfinished."""
         path = self.path / "events.jsonl"
-        if path.exists() and (data := path.read_bytes()) and not data.endswith(b"\n"):
+        with understanding(path):
+            data = read_bytes(path) if path.exists() else b""
+        if data and not data.endswith(b"\n"):
             storage.truncate_file(path, data.rfind(b"\n") + 1)
 
     def record(
@@ -202,7 +209,8 @@ class RunFolder:
 
     def history(self) -> History:
         """The history as written so far."""
-        return history.from_csv(self.metrics.path.read_text())
+        with understanding(self.metrics.path):
+            return history.from_csv(text_of(self.metrics.path))
 
     def summary(self, summary: Mapping[str, Any]) -> None:
         """Write the numbers at the end of a run as summary.json."""

@@ -36,6 +36,8 @@ from coterie.studies.telling import (
 )
 from coterie.tasks.measured import measured
 
+CLUSTERS = ("clusters", "k", "n_clusters")  # how methods call their number of clusters
+
 
 @bounded(frozen=True)
 class Plan:
@@ -182,7 +184,8 @@ def announce(them: Gathered, plan: Plan, say: Listener, saved: State | None) -> 
         }
     )
     if saved is None:
-        for note in (*them.population.notes, *peculiar(them.population), *them.fed.notes):
+        odd = (*crowded(them.method, len(them.fed.names)), *peculiar(them.population))
+        for note in (*them.population.notes, *odd, *them.fed.notes):
             say({"event": "warning", "text": note})
 
 
@@ -284,6 +287,20 @@ def weighted_top_5(history: History, stage: str) -> dict[str, float]:
         "accuracy_weighted_top_5": metrics.top_k_mean(best, 5),
         "accuracy_bottom_5_top_5": metrics.in_top_k(best, worst, 5),
     }
+
+
+def crowded(method: Method, clients: int) -> list[str]:
+    """What to say of a method that is told to make more clusters than there are clients.
+
+    An experiment file that says how many clients there are is refused for it; how many owners the
+    data have is known only now.
+    """
+    found = {key: getattr(method, key, 0) for key in CLUSTERS}
+    return [
+        f"{key} = {k} is more than there are clients ({clients}): models that nobody holds"
+        for key, k in found.items()
+        if isinstance(k, int) and k > clients
+    ]
 
 
 def peculiar(population: Population) -> list[str]:

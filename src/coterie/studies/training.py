@@ -30,6 +30,7 @@ from coterie.methods.refusals import expect_possible
 from coterie.methods.written import as_plain
 from coterie.models import factory
 from coterie.runs import checkpoint
+from coterie.runs.files import text_of
 from coterie.runs.records import RunFolder
 from coterie.studies.arguments import PlanOptions, clients_of, method_of, plan_of
 from coterie.studies.best_round import expect_validation
@@ -156,7 +157,7 @@ def train(
                 for warning in changes(facts, last.notes):
                     say({"event": "warning", "text": warning})
                 file = folder.path / "run.toml"
-                if file.read_text() != settings:  # more rounds, or a change that was allowed
+                if text_of(file) != settings:  # more rounds, or a change that was allowed
                     storage.replace_file(file, settings.encode())
                 them.fed.restore(last.memories)
             result = train_loop(them, plan, say, folder, last.state if last else None, facts)

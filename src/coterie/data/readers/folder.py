@@ -191,7 +191,17 @@ def _listed(folder: Path, root: Path) -> dict[str, list[Path]]:
         classes = sorted(
             entry for entry in folder.iterdir() if entry.is_dir() and entry.name[0] != "."
         )
-        return {entry.name: list(_images(inside(entry, root), root)) for entry in classes}
+        return {_class(entry): list(_images(inside(entry, root), root)) for entry in classes}
+
+
+def _class(folder: Path) -> str:
+    """The class that a folder is of: its name, which must be text."""
+    try:
+        folder.name.encode()
+    except UnicodeEncodeError as error:
+        why = f"its bytes are {os.fsencode(folder.name)!r}, which is not UTF-8"
+        raise unfit(folder, "has a name that is no text", "D012", "rename it", why) from error
+    return folder.name
 
 
 def _images(folder: Path, root: Path) -> Iterator[Path]:

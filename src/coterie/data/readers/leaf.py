@@ -64,7 +64,7 @@ def _content(file: Path) -> dict[str, Any]:
         content = json.loads(text)
     except json.JSONDecodeError as error:
         raise _broken(file, error.msg, f"{file}:{error.lineno}:{error.colno}") from error
-    except (UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # no UTF-8, a number of thousands of digits, ...
         raise _broken(file, error) from error
     match content:
         case {"users": [*users], "user_data": dict()} if all(isinstance(u, str) for u in users):

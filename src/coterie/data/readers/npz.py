@@ -36,6 +36,8 @@ _DAMAGE = (
     struct.error,
     EOFError,
     LookupError,
+    MemoryError,  # of Python's own parser, for a header of brackets
+    RecursionError,
     OverflowError,
     RuntimeError,  # encrypted, or of an unknown version
     SyntaxError,

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coterie.core.errors import DataError
+from coterie.core.reading import expect_file_or_folder, reason
 
 Array = NDArray[Any]
 
@@ -55,14 +56,18 @@ def damaged(path: Path | str, why: object, where: str = "", *, what: str, fix: s
 
 @contextmanager
 def reading(path: Path | str) -> Iterator[None]:
-    """Inside it a refusal by the operating system becomes a `DataError` that names the path."""
+    """Inside it a refusal by the operating system becomes a `DataError` that names the path.
+
+    A pipe or a device is refused before anything opens it, and waits.
+    """
     try:
+        expect_file_or_folder(path)
         yield
     except FileNotFoundError as error:
         raise unfit(path, "is missing", "D009", "put the file there") from error
     except OSError as error:
-        why, fix = error.strerror or str(error), "check the file and its permissions"
-        raise unfit(path, "cannot be read", "D023", fix, why) from error
+        fix = "check the file and its permissions"
+        raise unfit(path, "cannot be read", "D023", fix, reason(error)) from error
 
 
 def bounded(count: int, where: str) -> int:
@@ -84,7 +89,11 @@ def content_of(path: Path) -> bytes:
 
 def inside(path: Path, root: Path) -> Path:
     """The same path, if it does not lead out of its folder through a link or `..`."""
-    target = path.resolve()
+    try:
+        target = path.resolve()
+    except (OSError, RuntimeError) as error:  # a link to itself
+        fix = "remove the link, or copy what it should lead to"
+        raise unfit(path, "leads nowhere", "D017", fix, reason(error)) from error
     if not target.is_relative_to(root.resolve()):
         why = f"it points to {target}, outside {root}"
         raise unfit(path, "leads out of its folder", "D017", "copy the files into the folder", why)

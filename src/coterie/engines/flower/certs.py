@@ -5,16 +5,20 @@ from __future__ import annotations
 import datetime
 import inspect
 import ipaddress
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives import serialization as form
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from coterie.core import storage
+from coterie.core.errors import AccessError
+from coterie.core.reading import read_bytes, reason
 
 LOCAL = ("localhost", "127.0.0.1", "::1")
 Identity = tuple[ec.EllipticCurvePrivateKey, x509.Certificate]
@@ -41,9 +45,12 @@ def authority(folder: Path, days: int) -> Identity:
     """The authority in a folder; a new one if there is none."""
     key_file, file = folder / "ca.key", folder / "ca.pem"
     if key_file.exists() and file.exists():
-        key = form.load_pem_private_key(key_file.read_bytes(), None)
-        assert isinstance(key, ec.EllipticCurvePrivateKey)
-        return key, x509.load_pem_x509_certificate(file.read_bytes())
+        with loading(key_file):
+            key = form.load_pem_private_key(read_bytes(key_file), None)
+            if not isinstance(key, ec.EllipticCurvePrivateKey):
+                raise TypeError("it is no key on an elliptic curve")
+        with loading(file):
+            return key, x509.load_pem_x509_certificate(read_bytes(file))
     constraints = x509.BasicConstraints(ca=True, path_length=0)
     extensions = [(constraints, True), (usage("key_cert_sign", "crl_sign"), True)]
     return issued(folder / "ca", "coterie authority", days, extensions)
@@ -83,8 +90,25 @@ def client(folder: Path, name: str, ca: x509.Certificate) -> list[Path]:
 def listed(folder: Path) -> dict[str, bytes]:
     """The public keys of a server's folder: name -> key as Flower takes it (PEM)."""
     pem = form.Encoding.PEM, form.PublicFormat.SubjectPublicKeyInfo
-    files = sorted((folder / "clients").glob("*.pub"))
-    return {f.stem: form.load_ssh_public_key(f.read_bytes()).public_bytes(*pem) for f in files}
+    found = {}
+    for file in sorted((folder / "clients").glob("*.pub")):
+        with loading(file):
+            found[file.stem] = form.load_ssh_public_key(read_bytes(file)).public_bytes(*pem)
+    return found
+
+
+@contextmanager
+def loading(file: Path) -> Iterator[None]:
+    """Inside it a key or certificate is read; one that is none becomes an error with its name."""
+    try:
+        yield
+    except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as cause:
+        raise AccessError(
+            f"{file} cannot be used",
+            code="A002",
+            why=reason(cause),
+            fix="remove it, or make it again with `coterie certs DIR --clients NAMES`",
+        ) from cause
 
 
 def issued(

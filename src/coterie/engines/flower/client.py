@@ -20,6 +20,7 @@ from torch import Tensor
 
 from coterie.core import storage
 from coterie.core.client import Client
+from coterie.core.errors import YOUR_CODE
 from coterie.core.events import Listener, silence
 from coterie.core.known import Known
 from coterie.core.layout import Layout
@@ -90,7 +91,7 @@ def handle_task(
             kept = {**held, **reply.keep}
             memory.keep(at.round, at.call, kept, floor=q.floor, void=q.void)
         answer = messages.answering(at, reply, len(client))
-    except Exception as error:  # told to the server, which leaves this client out of the round
+    except YOUR_CODE as error:  # told to the server, which leaves this client out of the round
         why = f"{type(error).__name__}: {error}"
         tell({"event": "failed", **about, "why": why})
         return messages.failing(at, why)
@@ -117,7 +118,7 @@ def kept_model(
         row = task.held(client, q.models, q.sent, host.layout(setup), rng).value
         about = {"client": at.client, "round": at.round, "experiment": at.experiment}
         path = host.keep_model(setup, row, about)
-    except Exception as error:  # a full disk must not cost the federation its answer
+    except YOUR_CODE as error:  # a full disk must not cost the federation its answer
         return {"unsaved": f"{type(error).__name__}: {error}"}
     return {} if path is None else {"model": str(path)}
 

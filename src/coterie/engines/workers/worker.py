@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from coterie.core import stopping
-from coterie.core.errors import CoterieError
+from coterie.core.errors import YOUR_CODE, CoterieError
 from coterie.core.types import Reply, State, Task
 from coterie.engines.question import Portion, Question, Setting
 from coterie.engines.serial import Serial
@@ -184,7 +184,7 @@ class Failure:
     trace: str
 
     @classmethod
-    def of(cls, error: Exception) -> Failure:
+    def of(cls, error: BaseException) -> Failure:
         """What there is to tell of an exception; of one with a cause, the cause's traceback."""
         trace = "".join(traceback.format_exception(error.__cause__ or error)).rstrip()
         if isinstance(error, CoterieError):
@@ -243,7 +243,7 @@ def outcome(inner: Serial, question: Question, portion: Portion, outbox: Buffer)
     """The answers of a portion, or what went wrong with it."""
     try:
         return Answers.of(inner.answer(question, portion), outbox)
-    except Exception as error:
+    except YOUR_CODE as error:
         return Failure.of(error)
 
 
