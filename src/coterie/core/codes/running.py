@@ -124,8 +124,8 @@ RUNNING: dict[str, Code] = {
         "a damaged file of a run",
         "Its text is not what a run writes: cut short, changed, or in another encoding. "
         "checkpoints/ has hashes and repairs itself (K002); the other files do not.",
-        "Put the file back from a copy of the run; `coterie resume` writes report.html, "
-        "summary.json and model.json again.",
+        "Put the file back from a copy of the run; `coterie resume RUN` writes the page, the "
+        "summary and what the models are again.",
     ),
     "Q001": Code(
         "a round that too few clients answered",
