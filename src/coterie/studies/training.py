@@ -6,7 +6,6 @@ open the folder, gather the clients, train, let newcomers join, write the page.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import asdict, replace
@@ -30,7 +29,7 @@ from coterie.methods.refusals import expect_possible
 from coterie.methods.written import as_plain
 from coterie.models import factory
 from coterie.runs import checkpoint
-from coterie.runs.files import text_of
+from coterie.runs.files import text_of, toml_of
 from coterie.runs.records import RunFolder
 from coterie.studies.arguments import PlanOptions, clients_of, method_of, plan_of
 from coterie.studies.best_round import expect_validation
@@ -100,7 +99,7 @@ def expect_rounds(method: Method, rounds: int, out: Path) -> None:
     file = out / "run.toml"
     if schedule is None or not schedule.planned or not file.exists():
         return
-    before = tomllib.loads(file.read_text()).get("rounds", rounds)
+    before = toml_of(file).get("rounds", rounds)
     if before != rounds:
         raise CheckpointError(
             f"rounds differ from the run's start: {before} were planned, now {rounds}",
