@@ -184,7 +184,7 @@ def _probe(module: nn.Module, name: str, shape: tuple[int, ...], classes: int) -
         )
 
 
-def _remedy(module: nn.Module, cause: Exception) -> str:
+def _remedy(module: nn.Module, cause: BaseException) -> str:
     """What to do about a network that does not take the samples, by what it said."""
     said = str(cause).lower()
     kinds = {str(p.dtype).removeprefix("torch.") for p in module.parameters()} - {"float32"}
