@@ -16,6 +16,7 @@ from coterie.runs.comparison import Comparison
 from coterie.runs.reading import Clusters
 from coterie.studies.reproduction import claims, measures, results, running
 from coterie.studies.reproduction.measures import MEASURES
+from coterie.studies.reproduction.page import write_page
 from coterie.studies.reproduction.papers import TABLES
 from coterie.studies.reproduction.table import Key, Setting, Table
 
@@ -80,6 +81,9 @@ def test_a_table_is_run_gone_on_with_and_widened(tmp_path: Path) -> None:
     row = rows["FedAvg", "accuracy_percent_top5_mean"]
     assert row.measured == pytest.approx(np.mean(own))
     assert row.difference == pytest.approx(np.mean(own) - 90.4)
+    page = write_page(found).read_text()
+    assert "What the paper claims of it" in page
+    assert "coterie reproduce feddsmic-2 --seeds 2" in page
 
 
 def test_other_settings_in_the_same_folder_are_refused(tmp_path: Path) -> None:
@@ -121,6 +125,15 @@ def test_the_list_and_a_copy(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         running.find("nothing")
 
 
+def test_what_is_not_measured_is_a_dash_and_nothing_is_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["reproduce", "feddsmic-3", "--no-run", "--methods", "FedAvg", "--out", str(tmp_path)]
+    assert call(words) == 0
+    assert "FedAvg  90.92         –" in capsys.readouterr().out
+    assert [p.name for p in (tmp_path / "feddsmic-2").iterdir() if p.is_dir()] == []
+
+
 def test_a_claim_is_not_tested_until_all_its_numbers_are_there() -> None:
     best = claims.best("A", ["A", "B"], "m")
     some = {Key("A", "d", "s", "m"): 2.0}
@@ -128,7 +141,7 @@ def test_a_claim_is_not_tested_until_all_its_numbers_are_there() -> None:
     assert best({**some, Key("B", "d", "s", "m"): 1.0})[0] == "holds"
     assert best({**some, Key("B", "d", "s", "m"): 3.0}) == (
         "does not hold",
-        "d s: 2.0 against B 3.0",
+        "in 0 of 1 setting measured: d s: 2.00 against B 3.00",
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import inf
 from statistics import fmean
 
+from coterie.core.units import count
 from coterie.studies.reproduction.table import Check, Key, Numbers, Verdict
 
 Column = tuple[str, str, str]  # data set, setting, metric
@@ -73,18 +74,28 @@ def everywhere(
             top = next(m for m in rest if rest[m] == rival(rest.values()))
             ours, theirs = number(values[method]), number(rest[top])
             said.append(f"{dataset} {setting}: {ours} against {top} {theirs}")
-        return verdict(right), "; ".join(said)
+        return verdict(right), in_settings(right, said)
 
     return check
+
+
+def in_settings(right: Sequence[bool], said: Sequence[str]) -> str:
+    """In how many of the settings that were measured it is so, and by which numbers.
+
+    >>> in_settings([True, False], ["a: 2 against 1", "b: 1 against 2"])
+    'in 1 of 2 settings measured: a: 2 against 1; b: 1 against 2'
+    """
+    head = f"in {sum(right)} of {count(len(right), 'setting')} measured: "
+    return head + "; ".join(said) if right else ""
 
 
 def number(value: float) -> str:
     """A number in words; a target that was not reached is infinitely far.
 
     >>> number(94.123), number(inf)
-    ('94.1', 'never')
+    ('94.12', 'never')
     """
-    return "never" if value == inf else f"{value:.1f}"
+    return "never" if value == inf else f"{value:.2f}"
 
 
 def at_least(method: str, metric: str, value: float, where: str = "") -> Check:
@@ -106,8 +117,9 @@ def bounded(method: str, metric: str, right: Callable[[float], bool], where: str
             for (dataset, setting, _), mine in columns(numbers, metric, where)
             if Key(method, dataset, setting, metric) in mine
         }
-        told = "; ".join(f"{d} {s}: {v:g}" for (d, s), v in found.items())
-        return verdict([right(v) for v in found.values()]), told
+        told = [f"{d} {s}: {v:g}" for (d, s), v in found.items()]
+        good = [right(v) for v in found.values()]
+        return verdict(good), in_settings(good, told)
 
     return check
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from coterie.report.reproduced import Column, Pair, write_reproduction
 from coterie.studies.reproduction.results import Reproduction, Row
-from coterie.studies.reproduction.text import column_of, table
+from coterie.studies.reproduction.text import column_of, table, title
 
 
 def write_page(found: Reproduction) -> Path:
@@ -15,8 +15,8 @@ def write_page(found: Reproduction) -> Path:
     asked = found.asked
     by = sorted(found.rows, key=column_of)
     columns = [
-        Column(" · ".join(key), [pair(r) for r in rows], table(rows))
-        for key, rows in ((k, tuple(some)) for k, some in groupby(by, key=column_of))
+        Column(title(rows[0]), [pair(r) for r in rows], table(rows))
+        for rows in (tuple(some) for _, some in groupby(by, key=column_of))
     ]
     done = sum(row.measured is not None for row in found.rows)
     cuts = dict.fromkeys(row.cuts for row in found.rows if row.cuts)

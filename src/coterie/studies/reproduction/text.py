@@ -29,7 +29,12 @@ def tables(rows: Sequence[Row]) -> list[TextTable]:
 def table(rows: Sequence[Row]) -> TextTable:
     """One setting and metric."""
     cut = f" (cut: {rows[0].cuts})" if rows[0].cuts else ""
-    return TextTable(" · ".join(column_of(rows[0])) + cut, HEAD, tuple(map(line, rows)))
+    return TextTable(title(rows[0]) + cut, HEAD, tuple(map(line, rows)))
+
+
+def title(row: Row) -> str:
+    """What a column is called."""
+    return " · ".join(column_of(row)).replace("_", " ")
 
 
 def line(row: Row) -> tuple[str, ...]:
