@@ -221,3 +221,10 @@ def test_nothing_is_found_there_unless_somebody_names_code() -> None:
     ):
         expect_own_code(words)
         assert sys.path == before
+
+
+def test_code_is_found_there_where_somebody_names_it() -> None:
+    from coterie.cli.main import OWN_CODE
+
+    for word in ("mine:net", "model.name=mine:net", "auc,mine:fn", 'evaluate.metrics=["mine:fn"]'):
+        assert OWN_CODE.search(word), word

@@ -27,7 +27,8 @@ from coterie.core.errors import (
 )
 from coterie.core.suggest import similar
 
-OWN_CODE = re.compile(r"(^|[=,])[A-Za-z_][\w.]*:[A-Za-z_][\w.]*($|[:,])")  # package.module:function
+# package.module:function, alone, as a value, or in a list.
+OWN_CODE = re.compile(r"""(^|[=,\["' ])[A-Za-z_][\w.]*:[A-Za-z_][\w.]*($|[:,\]"' ])""")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -52,11 +52,6 @@ def warning(event: Event) -> str:
             f"warning round {event['round']}: {event['task']} was done one by one, which is "
             f"slower, for {some(event['clients'])}: {event['why']}"
         )
-    if event["event"] == "arrived":
-        return f"clients round {event['round']}: these have come: {some(event['clients'])}"
-    if event["event"] == "drift":
-        share = f"{100 * event['share']:.0f} %"
-        return f"drift   round {event['round']}: those who drift have {share} of another's samples"
     if event["event"] == "untested":
         return f"warning round {event['round']}: no test samples: {some(event['clients'])}"
     if event["event"] == "replaced":
@@ -64,6 +59,16 @@ def warning(event: Event) -> str:
     if event["event"] == "unplaced":
         return f"warning round {event['round']}: without a model yet: {some(event['clients'])}"
     return ""
+
+
+def news(event: Event) -> list[str]:
+    """What changed about the clients: who came, and how far those are who drift."""
+    if event["event"] == "arrived":
+        return [f"clients round {event['round']}: these have come: {some(event['clients'])}"]
+    if event["event"] == "drift":
+        share = f"{100 * event['share']:.0f} %"
+        return [f"drift   round {event['round']}: who drifts has {share} of another's samples"]
+    return []
 
 
 def some(names: list[str]) -> str:
@@ -74,7 +79,7 @@ def some(names: list[str]) -> str:
 def lines(name: str, event: Event) -> None:
     """One line per round, for logs and pipes."""
     warnings(event)
-    for text in outlook(event):
+    for text in (*outlook(event), *news(event)):
         say.note(text)
     if event["event"] == "resume":
         say.label("run", f"{name}  continues after round {event['round']} of {event['rounds']}")
@@ -172,7 +177,7 @@ def bar(name: str) -> Iterator[Listener]:
         task = progress.add_task(name, total=None, numbers="")
 
         def listen(event: Event) -> None:
-            for text in filter(None, (warning(event), *outlook(event))):
+            for text in filter(None, (warning(event), *outlook(event), *news(event))):
                 progress.console.print(text, markup=False)
             if event["event"] in ("start", "resume", "round"):
                 progress.update(task, completed=event["round"], total=event["rounds"])
