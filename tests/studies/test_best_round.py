@@ -15,11 +15,13 @@ from coterie.config.load import load
 from coterie.config.problems import ProblemsError
 from coterie.core.best_by import Stop
 from coterie.core.errors import ConfigError
-from coterie.core.types import Federation, State
+from coterie.core.loop import evaluate
+from coterie.core.types import Evaluation, Federation, State
 from coterie.runs import checkpoint
 from coterie.runs.history import Row
-from coterie.studies.federation import refuse_best_round
-from coterie.tasks.score import Score
+from coterie.studies.federation import refuse_best_round, setup
+from coterie.studies.remote_clients import OwnData
+from coterie.tasks.score import Score, Validated
 
 FEW = {"engine": "serial", "seed": 1}
 SAID = {"data.validation_share": 0.25, "train.stop.patience": 2}
@@ -258,12 +260,43 @@ def test_a_federation_refuses_to_take_another_round_than_the_last() -> None:
     assert "data.validation_share alone" in error.value.fix
 
 
-def test_an_evaluation_of_one_s_own_that_cannot_validate_says_so() -> None:
-    from coterie.core.types import Evaluation
+def test_any_test_that_shows_what_its_models_say_can_be_done_on_validation_samples() -> None:
+    """Done twice in general, `Score` does it at once: the same numbers, adaptation included."""
+    clients = ct.partition("digits", "iid", clients=2, validation_share=0.3)
+    method = ct.FedAvgFT(ct.Solver(lr=0.2))
+    result = ct.fit(method, clients, "mclr", rounds=1, **FEW)
+    ways = (method.score.validated(), Validated(method.score))
+    quick, plain = (evaluate(method, result.state, result.fed, way) for way in ways)
+    assert quick.validation is not None
+    assert plain.validation is not None
+    assert plain.validation.stages == ("validation",)
+    assert torch.equal(quick.validation.accuracy, plain.validation.accuracy)
+    assert torch.equal(quick.accuracy, plain.accuracy)
 
+
+def test_a_mixture_is_validated_too() -> None:
+    clients = ct.partition("digits", "iid", clients=2, validation_share=0.3)
+    found = ct.fit("fedem", clients, "mclr", rounds=1, stop={"patience": 0}, **FEW)
+    assert found.history.whole(1, "validation")["clients"] == 2
+
+
+def test_an_evaluation_of_one_s_own_that_shows_nothing_says_so() -> None:
     class Own(Score):
         validated = Evaluation.validated
 
     with pytest.raises(ConfigError, match="Own does not say how") as error:
         Own().validated()
     assert error.value.code == "C061"
+
+
+def test_a_client_of_a_federation_holds_back_samples_as_the_server_says() -> None:
+    said = load(None, [("data.validation_share", 0.25), ("train.rounds", 1)])
+    usual = load(None, [])
+    assert "validation_share" not in setup(usual)["data"], "clients of older versions go on"
+    classes = {"classes": [str(i) for i in range(10)]}
+    mine, before = (
+        OwnData("a", "digits").client({**setup(config), **classes}, 0) for config in (said, usual)
+    )
+    assert len(mine.y_val) == int(0.25 * len(before) + 0.5)
+    assert len(mine) + len(mine.y_val) == len(before)
+    assert torch.equal(mine.x_test, before.x_test)

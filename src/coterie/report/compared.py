@@ -111,7 +111,7 @@ def comparison_page(found: Comparison) -> str:
         lead=" · ".join(
             [*about(found), count(len(found.methods), "method"), seeds, count(runs, "run")]
         ),
-        sentence=sentence(rows),
+        sentence=sentence(rows, "the round taken" if found.chosen else "the last round"),
         tiles=tiles(found, rows),
         warnings=missing,
         sections=sections,
@@ -120,12 +120,12 @@ def comparison_page(found: Comparison) -> str:
     )
 
 
-def sentence(rows: list[dict[str, Any]]) -> str:
+def sentence(rows: list[dict[str, Any]], when: str = "the last round") -> str:
     """The verdict in a line; never a winner by the best round on test data."""
     if not rows:
         return "No run of this comparison is done yet."
     best, *others = sorted(rows, key=lambda r: -r["accuracy_last"])
-    found = f"{best['method']} has the highest mean accuracy in the last round, "
+    found = f"{best['method']} has the highest mean accuracy in {when}, "
     found += percent(best["accuracy_last"])
     return found + (
         f"; next is {others[0]['method']} with {percent(others[0]['accuracy_last'])}."

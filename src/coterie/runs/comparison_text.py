@@ -69,8 +69,9 @@ def accuracy(comparison: Comparison, rows: list[dict[str, Any]]) -> TextTable:
         for row in rows
     ]
     if comparison.tuning:
-        head += ("chosen",)
-        shown = [(*line, row["chosen"]) for line, row in zip(shown, rows, strict=True)]
+        head = (head[0], "chosen", *head[1:])  # early: a narrow page cuts the end off
+        both = zip(shown, rows, strict=True)
+        shown = [(name, row["chosen"], *line) for (name, *line), row in both]
     runs = {row["runs"] for row in rows}
     seeds = (f"{min(runs)} to " if len(runs) > 1 else "") + count(max(runs, default=0), "seed")
     ends = ", ± 95 % interval" if max(runs, default=0) > 1 else ""

@@ -87,12 +87,19 @@ class Tuning:
         share = not less_is_better(self.metric) and 0 <= value <= 1
         return f"{100 * value:.1f}" if share else f"{value:.4f}"
 
+    def behind(self, trial: Trial) -> str:
+        """How far a candidate is behind the best of its method that was trained as long."""
+        best = self.of(trial.method)[0]
+        if trial.mean is None or best.mean is None or trial.rounds != best.rounds:
+            return ""
+        return self.shown(abs(best.mean - trial.mean))
+
     def sentences(self) -> list[str]:
         """On what it was chosen, what everybody was given, and how much it mattered."""
         tried = {m: len({t.text for t in self.trials if t.method == m}) for m in self.chosen}
         equal = f"{count(max(tried.values(), default=0), 'candidate')} each"
         if len(set(tried.values())) > 1:
-            equal = "candidates: " + ", ".join(f"{m} {n}" for m, n in tried.items())
+            equal = "candidates: " + ", ".join(f"{n} of {m}" for m, n in tried.items())
         most = f", at most {count(self.budget, 'whole run')} each" if self.budget else ""
         how = f"by {self.metric} on validation data of {self.named}, not among those reported"
         return [
@@ -108,13 +115,14 @@ class Tuning:
                 method,
                 trial.text,
                 self.shown(trial.mean),
+                self.behind(trial),
                 f"{trial.rounds}",
                 "chosen" if trial.text == self.chosen[method] else "",
             )
             for method in self.chosen
             for trial in self.of(method)
         )
-        return TextTable(title, ("method", "candidate", "validation", "rounds", ""), rows)
+        return TextTable(title, ("method", "candidate", "validation", "behind", "rounds", ""), rows)
 
 
 def ranked(trials: Sequence[Trial], metric: str) -> list[Trial]:

@@ -17,8 +17,11 @@ from coterie.core.types import (
     Evaluation,
     Known,
     Layout,
+    Receives,
+    Recipe,
     Reply,
     Sent,
+    Task,
 )
 from coterie.tasks.solver import Solver, trained
 from coterie.tasks.steps import SteppedTask, Stepwise, logits
@@ -49,6 +52,64 @@ class Showing(SteppedTask, Evaluation):
         """Test on the client."""
         said = yield from self.said(client, models, sent, layout, rng)
         return Reply(torch.stack([accuracy_and_loss(*one) for one in said]))
+
+    def validated(self) -> Showing:
+        """The same test, done once more on the samples that the client holds back."""
+        return Validated(self)
+
+
+@dataclass(frozen=True)
+class Validated(Showing):
+    """Another test, and its last stage once more on the samples that the client holds back."""
+
+    score: Showing
+
+    @property
+    def trains(self) -> Recipe | None:
+        """The recipe of the adaptation."""
+        return self.score.trains
+
+    @property
+    def receives(self) -> Receives:  # type: ignore[override]
+        """The models that the test needs."""
+        return self.score.receives
+
+    @property
+    def download(self) -> str:
+        """What the test needs."""
+        return self.score.download
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """Those of the test, and that of validation."""
+        return (*self.score.stages, VALIDATION)
+
+    @property
+    def private(self) -> str:
+        """The columns that each client has of its own."""
+        return self.score.private
+
+    @property
+    def train(self) -> str:
+        """The columns that adaptation trains."""
+        return self.score.train
+
+    @property
+    def held(self) -> Task:
+        """The question for the model of the last stage."""
+        return self.score.held
+
+    def said(
+        self, client: Client, models: Tensor, sent: Sent, layout: Layout, rng: torch.Generator
+    ) -> Stepwise[list[tuple[Tensor, Tensor]]]:
+        """Both times with the same draws, hence of the same models."""
+        draws = rng.get_state()
+        tests = yield from self.score.said(client, models, sent, layout, rng)
+        rng.set_state(draws)
+        x = client.x_val if len(client.y_val) else client.x[:0]
+        other = replace(client, x_test=x, y_test=client.y_val)
+        held = yield from self.score.said(other, models, sent, layout, rng)
+        return [*tests, held[-1]]
 
 
 @dataclass(frozen=True)
