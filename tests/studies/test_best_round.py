@@ -245,7 +245,8 @@ def test_stop_without_validation_data_is_refused_with_what_to_do() -> None:
     [
         ({"train.stop.metric": "acuracy"}, "not measured"),
         ({"train.stop.metric": "auc"}, "evaluate.metrics"),
-        ({"partition.kind": "rotation+drift"}, "no round is best while the data change"),
+        ({"partition.kind": "rotation+drift"}, "no round is best while the clients change"),
+        ({"partition.kind": "iid+arrivals"}, "leave out arrivals"),
     ],
 )
 def test_a_choice_without_meaning_is_refused(settings: dict[str, Any], said: str) -> None:

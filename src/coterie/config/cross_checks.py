@@ -178,9 +178,9 @@ def choosing(v: Sound) -> Iterator[Problem]:
     if v("evaluate", "tuned"):
         fix = "leave out evaluate.tuned, which is tested after the last round; or train.stop"
         yield Problem(at, stop, "takes another round than is tuned", fix)
-    if "drift" in v("partition", "kind").split("+"):
-        fix = "leave out drift, or train.stop"
-        yield Problem(at, stop, "no round is best while the data change", fix)
+    for change in {"drift", "arrivals"} & set(v("partition", "kind").split("+")):
+        fix = f"leave out {change}, or train.stop"
+        yield Problem(at, stop, "no round is best while the clients change", fix)
 
 
 def newcomers(v: Sound) -> Iterator[Problem]:

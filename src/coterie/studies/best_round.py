@@ -89,10 +89,10 @@ def expect_validation(
             code="C061",
             fix=f"one of {', '.join(names)}; metrics=[...] measures more",
         )
-    if population.moves_at:
+    if population.moves_at or population.arrives is not None:
         raise ConfigError(
-            "stop asks for the best round of clients whose data change",
+            "stop asks for the best round of clients that change",
             code="C061",
             why="the best round may be one before the change",
-            fix="leave out stop, or drift in the partition",
+            fix="leave out stop, or drift and arrivals in the partition",
         )
