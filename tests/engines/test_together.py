@@ -12,12 +12,14 @@ import coterie as ct
 from coterie.cli import progress
 from coterie.core.events import Event
 from coterie.core.layout import Layout
+from coterie.core.rng import stream
 from coterie.core.types import State
+from coterie.engines.choice import work
 from coterie.engines.compiled.host import NotCompilableError, check_machine
 from coterie.tasks.score import Score
-from coterie.tasks.solver import Descent
+from coterie.tasks.solver import Descent, Solver
 from coterie.tasks.train import Train
-from tests.tiny import clients, compiled, federation, network, pooled, stacked
+from tests.tiny import FEATURES, clients, compiled, federation, network, pooled, stacked
 
 try:
     check_machine()
@@ -128,6 +130,36 @@ def test_a_run_tells_once_who_is_served_alone() -> None:
     assert "Train was done one by one, which is slower, for 1: UnfitError: odd" in (
         progress.warning(said)
     )
+
+
+def test_samples_that_count_by_weights_are_not_compiled_and_that_is_said() -> None:
+    person, layout = clients(1)[0], Layout(network())
+    backend = Compiled(layout, person.x)
+    weights = torch.linspace(0.5, 1.5, len(person))
+    how = (Solver(batch=5), person, layout.initial)
+    with pytest.raises(UnfitError, match="weights"):
+        backend.network.train(Descent(*how, stream(1), weights=weights), layout)
+    told: dict[int, str] = {}
+    fed = federation(kind=compiled, people=[person])
+    task, state = Train(Solver(batch=5)), State.shared(layout.initial, 1)
+    question = fed.at(0).question(fed.clients, task, state, {})
+    work = {0: Descent(*how, stream(1), weights=weights)}
+    [(row, _)] = backend.work(work, [person], question, told).values()
+    assert torch.equal(row, Descent(*how, stream(1), weights=weights).run_single(layout)[0])
+    assert "weights" in told[0]
+
+
+def test_the_rough_time_of_a_round_is_that_of_the_engine() -> None:
+    sizes, method = torch.full((10,), 500.0), ct.FedAvg(fraction=1.0)
+    layout = Layout(network())
+
+    def seconds(engine: str) -> float:
+        cohort, found = work(layout, method, sizes, (FEATURES,), engine)
+        assert cohort == 10
+        return found
+
+    assert 0 < seconds("compiled") < seconds("stacked") < seconds("serial")
+    assert seconds("pool") == seconds("serial")
 
 
 def test_a_test_that_is_read_alone_is_told_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,8 +95,8 @@ class Network:
     def train(self, descent: Descent, layout: Layout) -> tuple[Tensor, int]:
         """What `Descent.run_single` gives, within rounding: all steps in one call."""
         solver, client = descent.solver, descent.client
-        if descent.weights is not None:  # compiled code counts all samples alike
-            return descent.run_single(layout)
+        if descent.weights is not None:
+            raise UnfitError("its samples count by weights, which is not compiled")
         x, y = self.checked(client.x), client.y
         self.check_labels(y, len(x))
         learns = self.learns(layout.mask(descent.train))
