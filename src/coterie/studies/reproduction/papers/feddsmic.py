@@ -17,6 +17,7 @@ METHODS = {
     "FedDS": "fedds",
     "FedDSMIC": "feddsmic",
 }
+SMALL = "clients with fewer than 20 samples are left out"
 BESIDE = ("feddsmic:seeding=random", "fedsem", "kin", "oracle")
 NOT_HERE = {
     "EMNIST": "the data cannot be had on the machine of these runs",
@@ -38,7 +39,7 @@ TABLES = (
         "Accuracy and accuracy of the five worst clients",
         "feddsmic-2",
         tuple(
-            Setting("MNIST", f"alpha={a}", "mnist", {"partition.alpha": a})
+            Setting("MNIST", f"alpha={a}", "mnist", {"partition.alpha": a}, SMALL)
             for a in (0.05, 0.5, 1.0)
         ),
         METHODS,
@@ -75,6 +76,7 @@ TABLES = (
                 "20% unseen clients",
                 "mnist",
                 {"partition.alpha": 0.5, "newcomers.share": 0.2, "newcomers.epochs": 1},
+                SMALL,
             ),
         ),
         {m: METHODS[m] for m in ("FedAvg", "IFCA", "FedSEM", "FedDSMIC")},
