@@ -183,3 +183,17 @@ def test_a_file_and_its_run_are_the_same_federation(capsys: pytest.CaptureFixtur
         texts.append(capsys.readouterr().out)
     assert texts[0] == texts[1]
     assert json.loads(texts[0])["cut"]["labels"] == list(coterie.open_run("r").clusters.values())
+
+
+def test_what_a_files_own_threshold_gives_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "e.toml"
+    small = 'method = "fedclust"\n[data]\nsource = "synthetic"\n[data.options]\nsamples = 200\n'
+    for own, clusters in (("threshold = 1e9", 1), ("clusters = 3", 3), ("threshold = 1e-9", 4)):
+        rest = "[partition]\nclients = 4\n[model]\nname = 'mclr'\n[train]\nlocal_epochs = 1\n"
+        file.write_text(f"{small}{rest}[fedclust]\n{own}\n")
+        assert call(["inspect", str(file), "--rounds", "0", "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert found["asked"]["clusters"] == clusters
+        assert found["distance"] == ("l2" if "threshold" in own else "update_cosine")

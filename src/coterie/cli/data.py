@@ -174,8 +174,9 @@ def inspect(
     seed: options.Seed = None,
     rounds: Annotated[int, typer.Option(min=0, help="Of FedAvg before the trajectories.")] = 1,
     distance: Annotated[
-        Distance, typer.Option(help="cosine: of the updates; l2: FedClust's Eq. 3.")
-    ] = Distance.cosine,
+        Distance | None,
+        typer.Option(help="cosine: of the updates; l2: FedClust's Eq. 3. Else as a file says."),
+    ] = None,
     linkage: Annotated[Linkage, typer.Option(help="Of the tree of clients.")] = Linkage.average,
     allow_code: AllowCode = False,
     plot: Plot = None,
@@ -194,10 +195,13 @@ def inspect(
     config = experiment_of(source, options.assigned(settings, flags), allow_code)
     options.data_at_hand(config)
     seen = inspected(config, rounds, distance, linkage)
+    asked = of_file(seen, config, linkage)
     if json:
-        say.line(seen.facts())
+        say.line(seen.facts() | ({"asked": asked} if asked else {}))
     else:
         say.result(report(seen))
+        if asked:
+            say.result(f"{asked['said']} gives {count(asked['clusters'], 'cluster')}")
     if plot:
         from coterie.report.script import write_figure
 
@@ -208,8 +212,23 @@ def inspect(
         say.label("next", advice(seen, source, flags))
 
 
-def inspected(config: Config, rounds: int, distance: Distance, linkage: Linkage) -> Inspection:
-    """What is seen of the clients of an experiment."""
+def of_file(seen: Inspection, config: Config, linkage: Linkage) -> dict[str, Any] | None:
+    """What the threshold, or the number of clusters, of a file's own FedClust gives here."""
+    from coterie.words.grouping import agglomerate
+
+    own = config.hyper if config.method == "fedclust" else {}
+    threshold, clusters = own.get("threshold"), own.get("clusters") or 0
+    if threshold is None and not clusters:
+        return None
+    labels = agglomerate(seen.distance, threshold, clusters, linkage.value)
+    said = f"fedclust.clusters = {clusters}" if clusters else f"fedclust.threshold = {threshold:g}"
+    return {"said": said, "clusters": int(labels.max()) + 1, "labels": labels.tolist()}
+
+
+def inspected(
+    config: Config, rounds: int, distance: Distance | None, linkage: Linkage
+) -> Inspection:
+    """What is seen of the clients of an experiment, by the distance that its threshold is of."""
     import torch
 
     from coterie.methods.fedclust import FedClust
@@ -219,13 +238,16 @@ def inspected(config: Config, rounds: int, distance: Distance, linkage: Linkage)
 
     torch.set_num_threads(config.engine.threads)
     method = experiment.method(config)
+    mine = method if isinstance(method, FedClust) else FedClust()
+    given = mine.distance == "l2" or (mine.distance == "auto" and mine.threshold is not None)
+    l2 = distance is Distance.l2 or (distance is None and given)
     return look(
         experiment.population(config),
         config.model.name,
         rounds=rounds,
         seed=config.seed,
         solver=experiment.solver(config.train, Solver()),
-        distance="l2" if distance is Distance.l2 else "update_cosine",
+        distance="l2" if l2 else "update_cosine",
         linkage=linkage.value,
         head=config.model.head,
         model_options=experiment.model_options(config),

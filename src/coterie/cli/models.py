@@ -100,12 +100,17 @@ def predict(
         typer.Argument(metavar="[KEY=VALUE]...", help="Options of the reader; else the run's."),
     ] = None,
     client: Annotated[str | None, typer.Option(help="Whose model; else as a newcomer's.")] = None,
+    cluster: Annotated[int | None, typer.Option(help="The model of this cluster.")] = None,
+    unlabelled: Annotated[
+        bool, typer.Option("--no-labels", help="The samples have no labels: a table, x, images.")
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="The CSV file; else stdout.")] = None,
     allow_code: AllowCode = False,
 ) -> None:
     """Predict the classes of samples.
 
-    Without --client the samples are a newcomer's: the method says which model suits them, and why.
+    Without --client or --cluster the samples are a newcomer's: the method says which model suits
+    them, and why. By samples without labels nobody can be placed, unless there is one model.
     """
     if source.is_dir() or not source.exists():
         options.a_run(source)  # before anything heavy is imported
@@ -113,10 +118,13 @@ def predict(
     from coterie.studies import predicting
 
     if source.is_dir():
-        result, found = opened(source, data, settings, allow_code=allow_code)
+        labelled = not unlabelled
+        result, found = opened(source, data, settings, allow_code=allow_code, labels=labelled)
         note_peak(result, found)
-        if client is not None:
-            model = predicting.for_client(result, client, found)
+        if unlabelled and client is None and cluster is None:
+            cluster = the_only(result)
+        if client is not None or cluster is not None:
+            model = predicting.for_client(result, client, found, cluster)
         else:
             model, why = predicting.for_newcomer(result, found)
             for text in why:
@@ -124,13 +132,12 @@ def predict(
     else:
         from coterie.data.dataset import Scaler
         from coterie.data.load import load
+        from coterie.data.unlabelled import load_unlabelled
         from coterie.models.saved import load_model
         from coterie.studies.taking import scaled_by
 
-        model, found = (
-            load_model(source, allow_code=allow_code),
-            load(data, **options.of_reader(settings)),
-        )
+        model, how = load_model(source, allow_code=allow_code), options.of_reader(settings)
+        found = load_unlabelled(data, how) if unlabelled else load(data, **how)
         if model.peak is None:
             model = scaled_by(model, Scaler.of(found, model.spec.scaling["how"]))
     said, right = predicting.predict(model, found)
@@ -140,4 +147,5 @@ def predict(
         say.label("wrote", str(out))
     else:
         say.result(said.to_csv().rstrip("\n"))
-    say.label("right", f"{say.percent(right)} of {len(said.labels):,} samples")
+    if right is not None:
+        say.label("right", f"{say.percent(right)} of {len(said.labels):,} samples")

@@ -56,6 +56,8 @@ def newcomers(
 
     with watching(config.method, quiet=quiet, json=json) as listen:
         if out and (out / "run.toml").exists():
+            if experiment.from_python(out):
+                raise experiment.python_alone(out)
             experiment.refuse_changes(text_of(out / "run.toml"), config, ())
             # Its code is that of `config`, which was allowed when that was read.
             result = running.proceed(out, listen, allow_code=running.own_code(config))
@@ -166,19 +168,26 @@ def place(
 
 
 def opened(
-    folder: Path, data: str, settings: list[str] | None, *, allow_code: bool = False
+    folder: Path,
+    data: str,
+    settings: list[str] | None,
+    *,
+    allow_code: bool = False,
+    labels: bool = True,
 ) -> tuple[Result, Data]:
     """A finished run, and other data read as its own were unless settings say otherwise."""
     import torch
 
     from coterie.data.load import load
+    from coterie.data.unlabelled import load_unlabelled
     from coterie.studies.opening import open_run, read_like
 
     result = open_run(folder, allow_code=allow_code)
     reader, threads = read_like(folder, allow_code=allow_code)
     if threads:
         torch.set_num_threads(threads)
-    return result, load(data, **(options.of_reader(settings) or reader))
+    how = options.of_reader(settings) or reader
+    return result, load(data, **how) if labels else load_unlabelled(data, how)
 
 
 def note_peak(result: Result, found: Data) -> None:

@@ -177,7 +177,8 @@ def python_alone(path: Path) -> CheckpointError:
     return CheckpointError(
         f"{path} was started from Python, which alone has its data and its model",
         code="K009",
-        fix="continue it there with coterie.fit(..., out=folder, resume=True)",
+        fix=f'in the program that started it: coterie.fit(..., out="{path}", resume=True);\n'
+        "its page, tables and models need no such program: report, export, predict and place",
     )
 
 

@@ -29,7 +29,7 @@ class Predictions:
 
     classes: tuple[str, ...]
     probabilities: Tensor  # (N, K)
-    labels: tuple[str, ...]  # what the data say
+    labels: tuple[str, ...]  # what the data say; empty if they say nothing
 
     @property
     def predicted(self) -> list[str]:
@@ -37,18 +37,25 @@ class Predictions:
         return [self.classes[k] for k in self.probabilities.argmax(1).tolist()]
 
     def to_csv(self) -> str:
-        """A line for each sample: its number, label, prediction, and how likely each class is."""
+        """A line for each sample: its number, label, prediction, and how likely each class is.
+
+        Samples without labels have no such column.
+        """
         text = io.StringIO()
         lines = csv.writer(text, lineterminator="\n")
-        lines.writerow(["sample", "label", "prediction", *(f"p({c})" for c in self.classes)])
-        rows = zip(self.labels, self.predicted, self.probabilities.tolist(), strict=True)
-        for i, (label, said, likely) in enumerate(rows):
-            lines.writerow([i, label, said, *(f"{p:.6g}" for p in likely)])
+        own = ["label"] if self.labels else []
+        lines.writerow(["sample", *own, "prediction", *(f"p({c})" for c in self.classes)])
+        rows = zip(self.predicted, self.probabilities.tolist(), strict=True)
+        for i, (said, likely) in enumerate(rows):
+            lines.writerow([i, *self.labels[i : i + 1], said, *(f"{p:.6g}" for p in likely)])
         return text.getvalue()
 
 
-def predict(model: TrainedModel, data: Data) -> tuple[Predictions, float]:
-    """What a model says of data as they are stored, and the share of them that is right."""
+def predict(model: TrainedModel, data: Data) -> tuple[Predictions, float | None]:
+    """What a model says of data as they are stored, and the share of them that is right.
+
+    Of samples without labels nobody knows that share.
+    """
     if data.shape != model.spec.shape:
         raise DataError(
             f"the samples of {data.name} have shape {data.shape}, the model's {model.spec.shape}",
@@ -56,6 +63,8 @@ def predict(model: TrainedModel, data: Data) -> tuple[Predictions, float]:
             where=data.name,
             fix="bring samples of the model's shape; data of images can be read with size=...",
         )
+    if not data.classes:
+        return Predictions(model.classes, model.probabilities(data.x), ()), None
     place = positions(data, model.classes)
     x = data.x if data.x_test is None else torch.cat([data.x, data.x_test])
     y = place[data.y if data.y_test is None else torch.cat([data.y, data.y_test])]
@@ -65,9 +74,11 @@ def predict(model: TrainedModel, data: Data) -> tuple[Predictions, float]:
     return Predictions(model.classes, likely, labels), right
 
 
-def for_client(result: Result, client: str, data: Data) -> TrainedModel:
-    """The model that a client uses, for samples of its own."""
-    return scaled_by(trained_model(result, client), scaler_for(result, data))
+def for_client(
+    result: Result, client: str | None, data: Data, cluster: int | None = None
+) -> TrainedModel:
+    """The model that a client uses, or a cluster's, for samples of its own."""
+    return scaled_by(trained_model(result, client, cluster), scaler_for(result, data))
 
 
 def for_newcomer(result: Result, data: Data) -> tuple[TrainedModel, list[str]]:
@@ -103,5 +114,5 @@ def compared(result: Result, clusters: Sequence[int], model: TrainedModel, data:
     for c in clusters:
         net = result.fed.layout.module(result.state.models[c])
         _, right = predict(TrainedModel(net, model.spec, {}), data)
-        found.append(f"cluster {c} {percent(right)}")
+        found.append(f"cluster {c} {percent(right or 0.0)}")
     return ", ".join(found)

@@ -63,7 +63,8 @@ RUNNING: dict[str, Code] = {
     "K009": Code(
         "a run that was started from Python",
         "Only the program that started it has its data and its model.",
-        "Continue it there: coterie.fit(..., out=folder, resume=True).",
+        "Continue it there: coterie.fit(..., out=folder, resume=True). Commands that only read "
+        "work on it: report, export, predict, place.",
     ),
     "K010": Code(
         "other settings than the run was started with",

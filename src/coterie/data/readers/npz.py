@@ -77,6 +77,18 @@ def read_npz(path: Path) -> Raw:
         return raw.tested(Raw(array(test[0]), array(test[1]), owner=first(_OWNER_TEST)))
 
 
+def read_samples(path: Path) -> Array:
+    """The samples of an archive alone, under any of the names that they may have."""
+    with reading(path), _opened(path) as archive:
+        members = {i.filename.removesuffix(".npy").lower(): i for i in archive.infolist()}
+        bounded(sum(info.file_size for info in members.values()), str(path))
+        name = next((x for x, _ in (*_TRAIN, *_TEST) if x in members), None)
+        if name is None:
+            why = f"it holds {', '.join(members) or 'nothing'}"
+            raise unfit(path, "holds no samples", "D009", "name the array of the samples x", why)
+        return _member(archive, members[name], f"{path}:{name}")
+
+
 def _opened(path: Path) -> zipfile.ZipFile:
     """An archive, open for reading."""
     try:
