@@ -9,7 +9,7 @@ import pytest
 from coterie.config import loads, resolved
 from coterie.core.errors import CheckpointError
 from coterie.studies import experiment
-from coterie.studies.experiment import LATER, refuse_changes
+from coterie.studies.experiment import LATER, refuse_changes, started_with
 from coterie.tasks.optimiser import AdamW
 from coterie.tasks.schedule import Schedule
 from coterie.words.server import ServerOptimiser
@@ -55,6 +55,12 @@ def test_a_run_from_before_there_were_optimisers_goes_on() -> None:
         refuse_changes(older, loads("[train]\nclip = 1.0"), ())
     with pytest.raises(CheckpointError, match="setting differs"):
         refuse_changes(older, loads("[server]\noptimizer = 'adam'"), ())
+
+
+def test_a_comparison_from_before_there_were_optimisers_goes_on() -> None:
+    then = started_with("[experiments.mine.train]\nlr = 0.1")
+    assert then["experiments.mine.train.optimiser"] == "sgd"
+    assert then["experiments.mine.server.optimiser"] == "none"
 
 
 def test_more_rounds_are_another_experiment_where_the_rate_follows_from_them() -> None:
