@@ -6,7 +6,7 @@ Collaboration. ICLR 2023.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import field, replace
 
 import torch
 from torch import Tensor
@@ -29,6 +29,7 @@ from coterie.core.types import (
 from coterie.tasks import SGD, Score, Solver, SteppedTask, Stepwise, Train, Training, trained
 from coterie.words.affinity import collaboration
 from coterie.words.mixing import average, mix, uniform
+from coterie.words.server import ServerOptimiser
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,7 @@ class FedPAC:
     head_epochs: Count = 1  # epochs of the head, before those of the body
     head_lr: Positive = 0.1  # learning rate of the head
     collaborate: bool = True  # heads are mixed; False: each client keeps the one it trained
+    server: ServerOptimiser = field(default=ServerOptimiser(), kw_only=True)  # of the body
 
     kind = "personal"
     score = Score()  # every client tests the body with its own head
@@ -137,8 +139,12 @@ class FedPAC:
             alpha = collaboration(w.extra["variance"], w.extra["means"].flatten(1))
             rows[:, head] = mix(alpha, rows[:, head])
         models = put(state.models, state.assign[w.clients], rows)
-        models[:, body] = mix(average(w.counted()), w.values)[:, body]
-        return state.hold(models, prototypes=common(w, means))
+        before = replace(state, models=state.models[:1], assign=torch.zeros_like(state.assign))
+        mean = mix(average(w.counted()), w.values)
+        mean[:, head] = before.models[:, head]  # heads are no matter of the server's step
+        after = self.server.advance(before, before.hold(mean), fed.layout)
+        models[:, body] = after.models[:, body]
+        return replace(state, models=models, memory=after.memory).hold(prototypes=common(w, means))
 
     def place(self, state: State, fed: Federation) -> State:
         """A newcomer takes the body and trains a head for it, from the mean of the others'."""
