@@ -95,7 +95,7 @@ def test_a_pool_gives_the_bits_of_the_engine_inside(name: str) -> None:
 
 def test_clients_whose_data_change_are_asked_as_they_are_in_that_round() -> None:
     def drifting(round: int) -> Front:
-        people = partition("digits", f"rotation:0,180+drift:round={round},share=0.5", clients=4)
+        people = partition("digits", f"rotation:0,180+drift:{round},0.5,gradual,2", clients=4)
         net = build("mclr", shape=people.shape, classes=people.classes, seed=0)
         return Front(
             people, Layout(net), classes=people.classes, sizes=people.sizes, names=people.names
