@@ -1,139 +1,270 @@
-"""kin: what the five papers together teach, and what to use when you do not know which.
+"""kin: what to use when you do not know which. Every step is proposed cheaply, and then checked.
 
-Ours. From FedClust, one short training and the last layer of it; from AutoCFL, that clients must
-have trained equally long before they can be compared; from both, that direction tells more than
-distance, and that one group must be an answer; from FedDSMIC, a last local step before use. New is
-drift: from the updates that arrive anyway, a client that persistently pulls towards another cluster
-moves there, and a cluster whose clients pull apart is split.
+Ours. Nothing is done because two vectors look alike, but because the clients' own samples, which
+the proposal was not made from, say that it helps. From FedClust, one short training and the last
+layer of it; from AutoCFL, that clients must have trained equally long before they can be compared;
+from IFCA, a client's own loss as the judge; from FedDSMIC, a last local step before use. New is the
+noise floor: each client trains on two halves of its data, which says how far apart alike is.
 """
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from coterie.core.bounds import Count, Part, Share, Whole, dataclass
+from coterie.core.bounds import Count, NonNegative, Part, Share, Whole, dataclass
 from coterie.core.types import Federation, Replies, State
-from coterie.methods.group_once import LANDMARKS, kept, landmarks
-from coterie.tasks import Score, Solver, Train, equal_steps
+from coterie.methods.group_once import LANDMARKS, kept, landmarks, pick
+from coterie.methods.regrouping import (
+    Verdict,
+    divided,
+    mean_model,
+    trial_apart,
+    trial_together,
+    united,
+)
+from coterie.tasks import Gains, Solver, Train, TrainHalves, VerifiedScore, equal_steps
 from coterie.words.distance import cosine_distance
-from coterie.words.drift import lean, sides
-from coterie.words.grouping import auto_cut
+from coterie.words.grouping import verified_groups
 from coterie.words.mixing import merge, mix, within
-from coterie.words.server import ServerOptimiser
+
+DEVIATION = 1.4826  # a standard deviation in median deviations, if rises are normal
+LEAST_RISE = 0.01  # a median deviation: losses always differ a little
 
 
 @dataclass(frozen=True)
 class Kin:
-    """Group once by the direction of the last layer's first update, train apart, follow drift."""
+    """Group by what holds on both halves of everybody's data, train apart, follow what changes."""
 
     solver: Solver = Solver(lr=0.05, epochs=2, batch=32)
     fraction: Share = 1.0  # of clients drawn in a round
-    warmup_epochs: Count = 10  # of the median client, as steps for everybody
-    look: Whole = 2  # rounds between two looks for drift; 0: clusters stay as they are
-    patience: Count = 2  # looks in a row that must agree before a client moves
-    margin: Part = 0.1  # how much more than its peers it must pull to the other cluster (cosine)
-    unrelated: Part = 0.0  # two halves of a cluster that pull less alike than this part (cosine)
-    tune_epochs: Count = 1  # of the last layer on the client's own data, before use
+    warmup_epochs: Count = 10  # of the median client, as steps for everybody, on each half
+    gain: Part = 0.05  # what other clusters must save: of the spread, of the clients' loss
+    sure: NonNegative = 2.0  # standard errors, over clients, of that
+    rise: NonNegative = 4.0  # deviations by which a loss rises beyond the peers': who tries others
+    better: Part = 0.1  # of its loss that another model must save a client before it moves
+    firm: NonNegative = 3.0  # standard errors, over its samples, of that
+    rest: Count = 4  # rounds before a client that tried in vain tries again; then twice as many
+    look: Whole = (
+        2  # rounds before a look for other clusters; twice as many after one in vain; 0: never
+    )
+    tune_epochs: Count = 1  # of the last layer on the client's own data, before use, if it helps
     landmarks: Whole = LANDMARKS  # clients grouped at once, others join as newcomers; 0: all
-    server: ServerOptimiser = field(default=ServerOptimiser(), kw_only=True)  # of the average
 
     kind = "clustered"
 
     @property
-    def score(self) -> Score:
-        """The cluster's model, and what the client's own tuning makes of it."""
-        return Score(replace(self.solver, epochs=self.tune_epochs, steps=0), train="head")
+    def tuning(self) -> Solver:
+        """How a client tunes the last layer."""
+        return replace(self.solver, epochs=self.tune_epochs, steps=0)
+
+    @property
+    def score(self) -> VerifiedScore:
+        """The cluster's model, and what the client's own tuning makes of it where that helps."""
+        return VerifiedScore(self.tuning, train="head")
 
     def init(self, fed: Federation) -> State:
         """Nobody is placed before everybody was asked."""
         return self.place(State.nobody(fed.layout.initial, len(fed.clients)), fed)
 
     def round(self, state: State, fed: Federation) -> State:
-        """FedAvg inside each cluster, keeping account of where each client pulls."""
+        """FedAvg inside each cluster; then those move whom another model fits better."""
         state = self.place(state, fed)
-        w = fed.ask(fed.sample(self.fraction, among=state.placed), Train(self.solver), state)
+        cohort = fed.sample(self.fraction, among=state.placed)
+        w = fed.ask(cohort, Train(self.solver, report=("before",)), state)
+        start, state = state, merge(state, w)
+        if not w or "fit" not in state.memory:
+            return state
+        due, gap = state.memory["look"].tolist()
+        looking = self.look > 0 and state.round + 1 >= due
+        before = state.assign
+        state, strangers = self.move(state, w, looking, fed)
+        state = self.part(start, state, w, strangers, fed)
+        if looking:
+            state, gap = self.unite(self.pull_apart(start, state, w, fed), w, fed), 2 * gap
+        if not torch.equal(before, state.assign):  # where something changed, more may
+            due, gap = min(due, state.round + 1 + self.look), self.look
+        if looking:
+            due = state.round + 1 + gap
+        return state.hold(look=torch.tensor([due, gap]))
+
+    # -- who moves
+
+    def move(
+        self, state: State, w: Replies, everybody: bool, fed: Federation
+    ) -> tuple[State, Tensor]:
+        """Whom its model fits worse than it did tries all; who finds none better is a stranger."""
+        suspects, fit = self.suspects(state, w)
+        memory = state.memory
+        state = state.hold(fit=memory["fit"].index_copy(0, w.clients, fit))
+        goes, target, stays = self.better_off(state, w.clients if everybody else suspects, fed)
+        stays = stays[torch.isin(stays, suspects)]
+        tried = torch.cat([goes, stays])
+        wait = memory["wait"].index_copy(0, stays, 2 * memory["wait"][stays])
+        return state.reassign(goes, target).hold(
+            fit=state.memory["fit"].index_fill(0, tried, torch.nan),  # it counts from here again
+            tried=memory["tried"].index_fill(0, tried, state.round),
+            wait=wait.index_fill(0, goes, self.rest),
+            signature=memory["signature"].index_fill(0, goes, 0),  # of the data it had before
+        ), stays
+
+    def suspects(self, state: State, w: Replies) -> tuple[Tensor, Tensor]:
+        """Whose loss has risen by more than its peers', and everybody's least loss so far.
+
+        A rise is the logarithm of the loss over one's least, less the median of one's cluster; or
+        less 0, if fewer than three of it are here. How large rises usually are, all clients say.
+        """
+        now, held = w.extra["before"].double(), state.assign[w.clients]
+        least = state.memory["fit"][w.clients]  # NaN: nothing to compare with yet; 0: shall try
+        rise = torch.where(least > 0, (now / least).log(), torch.nan)
+        for c in held.unique():
+            known = rise[(held == c) & ~rise.isnan()]
+            usual = known.median() if len(known) > 2 else known.sum() * 0
+            rise[held == c] -= usual
+        usual = DEVIATION * rise.abs().nanmedian().nan_to_num().clamp(min=LEAST_RISE)
+        waited = state.round - state.memory["tried"][w.clients]
+        rested = waited >= state.memory["wait"][w.clients]
+        tries = (rested & (rise > self.rise * usual)) | (least == 0)
+        return w.clients[tries], torch.fmin(least, now)
+
+    def better_off(
+        self, state: State, clients: Tensor, fed: Federation
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Who of these loses clearly less with another cluster's model, which, and who does not."""
+        nobody = clients[:0]
+        if not len(clients) or state.k == 1:
+            return nobody, nobody, clients
+        r = fed.ask(clients, Gains(), state, others=state.models[None])
+        if not r:
+            return nobody, nobody, nobody
+        gain, error = r.values.unbind(2)  # (m, k)
+        enough = torch.maximum(self.firm * error, self.better * r.extra["loss"][:, None])
+        saved, target = torch.where(gain > enough, gain, 0.0).max(1)
+        return r.clients[saved > 0], target[saved > 0], r.clients[saved <= 0]
+
+    # -- which clusters there are
+
+    def part(
+        self, start: State, state: State, w: Replies, strangers: Tensor, fed: Federation
+    ) -> State:
+        """Strangers of one cluster leave it together, if that helps them and the others."""
+        for c in start.assign[strangers].unique().tolist():
+            here = members(start, state, w, c)
+            labels = torch.isin(w.clients[here], strangers).long()
+            if 2 <= int(labels.sum()) <= len(labels) - 2:
+                state = self.divide(state, c, pick(w, here), labels, fed)
+        return state
+
+    def pull_apart(self, start: State, state: State, w: Replies, fed: Federation) -> State:
+        """Members of a cluster whose halves both pull the same way, and not the others' way."""
+        r = fed.ask(w.clients, TrainHalves(self.solver), start)
+        pull = r.values - start.of(r.clients)[:, None, fed.layout.columns("head")]  # (m, 2, h)
+        for c in range(start.k):
+            here = members(start, state, w, c)
+            here = here[torch.isin(w.clients[here], r.clients)]
+            if len(here) < 4:
+                continue
+            mine = pull[torch.isin(r.clients, w.clients[here])]
+            found = verified_groups(mine[:, 0], mine[:, 1])
+            if found.gain > 0 and found.first.any():
+                state = self.divide(state, c, pick(w, here), found.first, fed)
+        return state
+
+    def divide(self, state: State, c: int, w: Replies, labels: Tensor, fed: Federation) -> State:
+        """Cluster c in these groups, if that helps its members; who was not asked looks later."""
+        if not self.accepts(trial_apart(w, labels, self.tuning, fed)):
+            return state
+        absent = (state.assign == c).index_fill(0, w.clients, False)[: len(fed.clients)]
+        fit = state.memory["fit"].masked_fill(absent, 0.0)
+        return divided(state, c, w, labels).hold(fit=fit)
+
+    def unite(self, state: State, w: Replies, fed: Federation) -> State:
+        """The two nearest clusters become one if the mean of their models serves both better."""
+        if state.k == 1:
+            return state
         head = fed.layout.columns("head")
-        pull = (w.values - state.of(w.clients))[:, head]  # (m, h)
-        state = self.server.advance(state, merge(state, w), fed.layout)
-        if not self.look or "pull" not in state.memory:
+        way = state.models[:, head] - fed.layout.initial[head]
+        apart = cosine_distance(way).fill_diagonal_(torch.inf)
+        c, d = sorted(divmod(int(apart.argmin()), state.k))
+        there = torch.isin(state.assign[w.clients], torch.tensor([c, d]))
+        if len(state.assign[w.clients[there]].unique()) < 2:
+            return state  # one of them was not seen
+        row = mean_model(state, c, d, fed.sizes)
+        if not self.accepts(trial_together(state, w.clients[there], row, self.tuning, fed), 0.0):
             return state
-        state = state.hold(pull=state.memory["pull"].index_add(0, w.clients, pull))
-        if (state.round + 1) % self.look:
-            return state
-        state = self.split(self.move(state, state.models[:, head]))
-        return state.hold(pull=torch.zeros_like(state.memory["pull"]))
+        return united(state, c, d, row)
 
-    def move(self, state: State, heads: Tensor) -> State:
-        """Who has pulled to the same other cluster for long enough goes there."""
-        strength, target = lean(state.memory["pull"], heads, state.assign).max(1)
-        target = torch.where(strength > self.margin, target, -1)
-        again = (target == state.memory["target"]) & (target >= 0)
-        streak = torch.where(again, state.memory["streak"] + 1, (target >= 0).long())
-        movers = (streak >= self.patience).nonzero().flatten()
-        return state.reassign(movers, target[movers]).hold(
-            target=target,
-            streak=streak.index_fill(0, movers, 0),
-            signature=state.memory["signature"].index_fill(0, movers, 0),  # of data it had before
-        )
+    def accepts(self, said: Verdict | None, gain: float | None = None) -> bool:
+        """Whether clients clearly gain, and no group of them loses."""
+        least = self.gain if gain is None else gain
+        return said is not None and said.gain > least and said.sure >= self.sure and said.least >= 0
 
-    def split(self, state: State) -> State:
-        """A cluster whose clients pull in two unrelated directions becomes two, once that lasts."""
-        pull, before = state.memory["pull"], state.memory["rift"]
-        rift = torch.zeros_like(before)  # (n,) the side each client would be on: 1, 2; 0: none
-        for c in range(state.k):
-            members = ((state.assign == c) & pull.any(1)).nonzero().flatten()
-            labels, alike = sides(pull[members])
-            if alike > self.unrelated:
-                continue
-            if not torch.equal(before[members], labels + 1):
-                rift[members] = labels + 1
-                continue
-            leaving = members[labels == 1]
-            grown = replace(state, models=torch.cat([state.models, state.models[c : c + 1]]))
-            state = grown.reassign(leaving, torch.full_like(leaving, state.k))
-        return state.hold(rift=rift)
+    # -- placement
 
     def place(self, state: State, fed: Federation) -> State:
-        """A short training from the initial model; then the cluster whose members moved alike."""
+        """Two short trainings from the initial model; then the cluster that moved alike."""
         if not len(state.unplaced):
             return state
         first = State.shared(fed.layout.initial, len(fed.clients))
-        warm = Train(equal_steps(self.solver, self.warmup_epochs, fed.sizes), upload="head")
+        warm = TrainHalves(equal_steps(self.solver, self.warmup_epochs, fed.sizes))
         theta = fed.ask(state.unplaced, warm, first)
         if not theta:
             return state
-        delta = theta.values - fed.layout.initial[fed.layout.columns("head")]
+        delta = theta.values - fed.layout.initial[fed.layout.columns("head")]  # (m, 2, h)
+        theta = replace(theta, values=delta)
         if "signature" not in state.memory:
-            return self.cluster(state, replace(theta, values=delta), fed)
-        return self.join(state, replace(theta, values=delta))
+            return self.cluster(state, theta, fed)
+        state = self.join(state, theta)
+        goes, target, _ = self.better_off(state, theta.clients, fed)
+        return state.reassign(goes, target)
 
     def join(self, state: State, theta: Replies) -> State:
         """Each of these goes to the cluster whose members' first updates point most its way."""
         known = state.memory["signature"]
         placed = state.placed[state.placed < len(known)]  # newcomers have no row of their own
         W = within(state.assign[placed], torch.ones(len(placed)), state.k)
-        blank = known.new_zeros(state.k, known.shape[1])
-        centres = mix(W, normalize(known[placed], dim=1), keep=blank)
-        alike = normalize(theta.values, dim=1) @ normalize(centres, dim=1).T  # (m, k)
+        centres = mix(W, known[placed], keep=known.new_zeros(state.k, known.shape[1]))
+        alike = common(theta.values) @ normalize(centres, dim=1).T  # (m, k)
         return state.reassign(theta.clients, alike.argmax(1))
 
     def cluster(self, state: State, theta: Replies, fed: Federation) -> State:
-        """Cosine distances between first updates; cut where the heights jump, or not at all."""
+        """The groups that hold on the other half of everybody's data, or one for all.
+
+        Where peers tell less of a client than its own other half does, its loss must decide: a
+        round of training, and a trial.
+        """
         some, others = landmarks(theta, self.landmarks, fed)
-        D = cosine_distance(some.values)
-        labels = auto_cut(D).labels
-        n = len(fed.clients)
-        blank = theta.values.new_zeros(n, theta.values.shape[1])
+        found = verified_groups(some.values[:, 0], some.values[:, 1])
+        holds = found.gain > self.gain and found.sure >= self.sure
+        if holds and found.peers > 1:
+            w = fed.ask(
+                some.clients, Train(self.solver), State.shared(fed.layout.initial, len(fed.clients))
+            )
+            labels = found.labels[torch.isin(some.clients, w.clients)]
+            holds = bool(w) and self.accepts(trial_apart(w, labels, self.tuning, fed))
+        labels = found.labels if holds else torch.zeros_like(found.labels)
+        n, way = len(fed.clients), common(theta.values)
+        D = cosine_distance(common(some.values))
         state = state.regroup(some.clients, labels, fed.layout.initial).hold(
-            signature=blank.index_copy(0, theta.clients, theta.values),
-            pull=blank,
-            target=torch.full((n,), -1),
-            streak=torch.zeros(n, dtype=torch.long),
-            rift=torch.zeros(n, dtype=torch.long),
-            **kept(D, some.clients, len(fed.clients)),
+            signature=way.new_zeros(n, way.shape[1]).index_copy(0, theta.clients, way),
+            fit=torch.full((n,), torch.nan, dtype=torch.float64),  # least loss since it last tried
+            tried=torch.full((n,), -self.rest),
+            wait=torch.full((n,), self.rest),
+            look=torch.tensor([self.look, self.look]),  # when, and how long it waits then
+            **kept(D, some.clients, n),
         )
         return self.join(state, others)
+
+
+def members(start: State, state: State, w: Replies, c: int) -> Tensor:
+    """Which of those who trained did so for cluster c and are still there: positions in w."""
+    here = (start.assign[w.clients] == c) & (state.assign[w.clients] == c)
+    return here.nonzero().flatten()
+
+
+def common(halves: Tensor) -> Tensor:
+    """(m, h) the direction that the two halves of each have in common: (m, 2, h)."""
+    return normalize(normalize(halves, dim=2).sum(1), dim=1)

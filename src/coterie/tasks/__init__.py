@@ -28,3 +28,6 @@ from coterie.tasks.train import Training as Training
 from coterie.tasks.train import own_row as own_row
 from coterie.tasks.variants import Choose as Choose
 from coterie.tasks.variants import Pulled as Pulled
+from coterie.tasks.verify import Gains as Gains
+from coterie.tasks.verify import TrainHalves as TrainHalves
+from coterie.tasks.verify import VerifiedScore as VerifiedScore

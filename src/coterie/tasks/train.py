@@ -44,7 +44,7 @@ class Train(Training, SteppedTask):
     upload: str = "all"  # the columns that are sent back
     private: str = "none"  # the columns that never leave the client, which remembers its own
     continues: bool = False  # start from what this client trained last, not from what it is sent
-    report: tuple[Literal["loss", "steps"], ...] = ()  # small numbers sent along
+    report: tuple[Literal["before", "loss", "steps"], ...] = ()  # small numbers sent along
 
     @property
     def download(self) -> str:
@@ -62,6 +62,7 @@ class Train(Training, SteppedTask):
         epochs = int(known.sent["epochs"]) if "epochs" in known.sent else None
         most = self.solver.most_steps(known.samples, epochs)
         reports = {
+            "before": Form(shared.dtype, (), 0, LARGEST_LOSS),
             "loss": Form(shared.dtype, (), 0, LARGEST_LOSS),
             "steps": Form("float32", (), 0, most, whole=True),
         }
@@ -71,16 +72,19 @@ class Train(Training, SteppedTask):
         self, client: Client, models: Tensor, sent: Sent, layout: Layout, rng: torch.Generator
     ) -> Stepwise[Reply]:
         """Train, keep what is private, and send back the columns asked for."""
+        start = sent.get("start", self.start(client, models, layout))
+        extra: dict[str, Tensor] = {}
+        if "before" in self.report:
+            extra["before"] = F.cross_entropy((yield from logits(start, client.x)), client.y)
         w, taken = yield from trained(
             self.solver,
             client,
-            sent.get("start", self.start(client, models, layout)),
+            start,
             rng,
             train=self.train,
             anchor=sent.get("anchor"),
             epochs=int(sent["epochs"]) if "epochs" in sent else None,
         )
-        extra: dict[str, Tensor] = {}
         if "loss" in self.report:
             extra["loss"] = F.cross_entropy((yield from logits(w, client.x)), client.y)
         if "steps" in self.report:

@@ -30,3 +30,6 @@ from coterie.words.grouping.propagation import affinity_propagation as affinity_
 from coterie.words.grouping.propagation import exemplars as exemplars
 from coterie.words.grouping.propagation import hopkins as hopkins
 from coterie.words.grouping.propagation import mean_hopkins as mean_hopkins
+from coterie.words.grouping.verified import Verified as Verified
+from coterie.words.grouping.verified import clear as clear
+from coterie.words.grouping.verified import verified_groups as verified_groups

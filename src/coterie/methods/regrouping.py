@@ -1,0 +1,103 @@
+"""Other clusters than there are: what clients say of them beforehand, and how they come about.
+
+Who judges a model by its own samples must not have trained it, or everybody would like to be alone.
+So the clients of a trial are dealt into two folds, and each compares models of the other fold.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from coterie.core.rng import stream
+from coterie.core.types import Federation, Replies, State
+from coterie.tasks import Gains, Solver
+from coterie.words.grouping import clear
+from coterie.words.mixing import mix, within
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What clients would gain, each counted alike, as a part of its loss in [-1, 1]."""
+
+    gain: float  # in the mean over clients
+    sure: float  # how clear that is, in standard errors
+    least: float  # in the mean of the group that gains least
+
+
+def verdict(r: Replies, labels: Tensor) -> Verdict:
+    """What those who answered would gain, who are of the groups `labels`."""
+    gains = (r.values[:, 0, 0] / r.extra["loss"].clamp(min=1e-12)).clamp(-1, 1)
+    each = [gains[labels == s].mean() for s in labels.unique()]
+    return Verdict(float(gains.mean()), clear(gains), float(torch.stack(each).min()))
+
+
+def dealt(labels: Tensor, rng: torch.Generator) -> Tensor:
+    """(m,) 0 or 1: everybody's fold; each group is dealt out evenly.
+
+    >>> dealt(torch.tensor([0, 0, 1, 1, 1]), torch.Generator()).bincount().tolist()
+    [3, 2]
+    """
+    fold = torch.zeros_like(labels)
+    order = torch.randperm(len(labels), generator=rng)
+    for s in labels.unique():
+        mine = order[labels[order] == s]
+        fold[mine] = torch.arange(len(mine)) % 2
+    return fold
+
+
+def trial_apart(w: Replies, labels: Tensor, tuning: Solver, fed: Federation) -> Verdict | None:
+    """Whether clients fare better with the mean of their group than with the mean of all.
+
+    Both are means of what clients of the other fold trained. None if nobody answers.
+    """
+    groups = int(labels.max()) + 1
+    fold = dealt(labels, stream(fed.seed, "folds", fed.round))
+    everybody = mix(within(fold, w.sizes, 2), w.values, keep=w.values[:1].repeat(2, 1))
+    alone = everybody.repeat(groups, 1)  # where a group has nobody in a fold, there is no other
+    group = mix(within(2 * labels + fold, w.sizes, 2 * groups), w.values, keep=alone)
+    trial = State.nobody(everybody, len(fed.clients)).reassign(w.clients, 1 - fold)
+    other = group[2 * labels + 1 - fold][:, None]
+    r = fed.ask(w.clients, Gains(tuning), trial, others=other)
+    return verdict(r, labels[torch.isin(w.clients, r.clients)]) if r else None
+
+
+def trial_together(
+    state: State, clients: Tensor, row: Tensor, tuning: Solver, fed: Federation
+) -> Verdict | None:
+    """Whether clients fare better with this one model than with those they hold."""
+    r = fed.ask(clients, Gains(tuning), state, others=row[None, None])
+    return verdict(r, state.assign[r.clients]) if r else None
+
+
+def divided(state: State, c: int, w: Replies, labels: Tensor) -> State:
+    """Cluster c as several: the largest group keeps its number, each starts from its own mean.
+
+    Members who were not asked stay in c.
+    """
+    groups = int(labels.max()) + 1
+    rank = labels.bincount().argsort(descending=True, stable=True).argsort()
+    labels = rank[labels]
+    rows = mix(within(labels, w.counted(labels), groups), w.values)
+    models = state.models.clone()
+    models[c] = rows[0]
+    to = torch.where(labels == 0, c, state.k + labels - 1)
+    return state.hold(torch.cat([models, rows[1:]])).reassign(w.clients, to)
+
+
+def united(state: State, c: int, d: int, row: Tensor) -> State:
+    """Clusters c < d as one, c, that holds this model; those behind d move up."""
+    models = state.models.clone()
+    models[c] = row
+    kept = torch.arange(state.k) != d
+    assign = torch.where(state.assign == d, c, state.assign)
+    return replace(state, models=models[kept], assign=assign - (assign > d).long())
+
+
+def mean_model(state: State, c: int, d: int, sizes: Tensor) -> Tensor:
+    """(P,) the mean of two clusters' models, weighted by the samples of their clients."""
+    held = state.assign[: len(sizes)]
+    weights = torch.stack([sizes[held == i].sum() for i in (c, d)])
+    return mix(within(torch.zeros(2, dtype=torch.long), weights, 1), state.models[[c, d]])[0]

@@ -1,0 +1,144 @@
+"""Tasks that check: what clients say of a proposal from samples that it was not made from."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from coterie.core.answers import LARGEST_LOSS, Form
+from coterie.core.bounds import dataclass
+from coterie.core.types import AnswerForm, Client, Known, Layout, Reply, Sent
+from coterie.tasks.score import Score
+from coterie.tasks.solver import Solver, trained
+from coterie.tasks.steps import SteppedTask, Stepwise, logits
+from coterie.tasks.train import Training
+
+
+def halves(client: Client) -> tuple[Client, Client]:
+    """A client's even and its odd samples; a single sample is in both."""
+    if len(client) < 2:
+        return client, client
+    x, y = client.x, client.y
+    even, odd = (replace(client, x=x[i::2].contiguous(), y=y[i::2].contiguous()) for i in (0, 1))
+    return even, odd
+
+
+def as_long(solver: Solver, client: Client) -> Solver:
+    """The solver that trains on a half of a client's data for as many steps as on all of them."""
+    return replace(solver, steps=solver.most_steps(len(client)))
+
+
+def sample_loss(row: Tensor, client: Client) -> Stepwise[Tensor]:
+    """(samples,) float64: what a model loses on each of a client's samples."""
+    said = yield from logits(row, client.x)
+    lost = cross_entropy(said.double(), client.y, reduction="none")
+    return lost.nan_to_num(nan=LARGEST_LOSS).clamp(max=LARGEST_LOSS)
+
+
+@dataclass(frozen=True)
+class TrainHalves(Training, SteppedTask):
+    """Train twice from the model sent, on the even and on the odd samples: (2, columns).
+
+    Each for as many steps as on all samples. How far apart the two are says how far apart alike is.
+    """
+
+    upload: str = "head"  # the columns that are sent back
+
+    def answer_form(self, known: Known) -> AnswerForm:
+        """Two rows of these columns."""
+        form = known.layout.form(self.upload)
+        return {"value": form._replace(shape=(2, *form.shape))}
+
+    def stepwise(
+        self, client: Client, models: Tensor, sent: Sent, layout: Layout, rng: torch.Generator
+    ) -> Stepwise[Reply]:
+        """One training after the other."""
+        rows = []
+        for part in halves(client):
+            w, _ = yield from trained(as_long(self.solver, client), part, models, rng)
+            rows.append(w[layout.columns(self.upload)])
+        return Reply(torch.stack(rows))
+
+
+@dataclass(frozen=True)
+class Gains(SteppedTask):
+    """How much less each of the `others` sent loses than the model one holds: (j, 2).
+
+    The mean over samples, and its standard error (paired, sample by sample); sent along, the loss
+    of one's own. Without `adapt`, on all samples; with it, each model is judged as it would be
+    used: on the odd samples, tuned on the even ones if that helps.
+    """
+
+    adapt: Solver | None = None  # how a model is tuned before use
+    train: str = "head"  # the columns that tuning trains
+
+    @property
+    def trains(self) -> Solver | None:
+        """The recipe of the tuning."""
+        return self.adapt
+
+    def answer_form(self, known: Known) -> AnswerForm:
+        """A gain and its error for each."""
+        most = LARGEST_LOSS
+        shape = (len(known.sent["others"]), 2)
+        return {
+            "value": Form("float64", shape, (-most, 0.0), (most, most)),
+            "extra.loss": Form("float64", (), 0, most),
+        }
+
+    def stepwise(
+        self, client: Client, models: Tensor, sent: Sent, layout: Layout, rng: torch.Generator
+    ) -> Stepwise[Reply]:
+        """What each loses, sample by sample."""
+        own = yield from self.losses(models, client, rng)
+        saved = []
+        for row in sent["others"]:
+            saved.append(own - (yield from self.losses(row, client, rng)))
+        d = torch.stack(saved)  # (j, samples)
+        error = d.std(1, correction=0) / max(d.shape[1] - 1, 1) ** 0.5
+        return Reply(torch.stack([d.mean(1), error], 1), {"loss": own.mean()})
+
+    def losses(self, row: Tensor, client: Client, rng: torch.Generator) -> Stepwise[Tensor]:
+        """(samples,) what a model loses on those by which it is judged."""
+        if not self.adapt:
+            return (yield from sample_loss(row, client))
+        even, odd = halves(client)
+        as_it_is = yield from sample_loss(row, odd)
+        recipe = as_long(self.adapt, client)
+        tuned, _ = yield from trained(recipe, even, row, rng, train=self.train)
+        after = yield from sample_loss(tuned, odd)
+        return after if after.mean() < as_it_is.mean() else as_it_is
+
+
+@dataclass(frozen=True)
+class VerifiedScore(Score):
+    """Test the model a client holds, and what tuning makes of it where tuning helps.
+
+    It helps if it lowers the loss on samples that it did not see: tuned on the even samples and
+    judged by the odd ones, and the other way round. Else the model is used as it came.
+    """
+
+    def rows(
+        self, client: Client, models: Tensor, layout: Layout, rng: torch.Generator
+    ) -> Stepwise[list[Tensor]]:
+        """(P,) for each stage."""
+        row, *tuned = yield from super().rows(client, models, layout, rng)
+        if not self.adapt or (yield from self.helps(row, client, self.adapt, rng)):
+            return [row, *tuned]
+        return [row, row]
+
+    def helps(
+        self, row: Tensor, client: Client, adapt: Solver, rng: torch.Generator
+    ) -> Stepwise[bool]:
+        """Whether tuning lowers the loss on what it did not see."""
+        even, odd = halves(client)
+        saved = []
+        for seen, unseen in ((even, odd), (odd, even)):
+            was = yield from sample_loss(row, unseen)
+            recipe = as_long(adapt, client)
+            tuned, _ = yield from trained(recipe, seen, row, rng, train=self.train)
+            saved.append(was - (yield from sample_loss(tuned, unseen)))
+        return bool(torch.cat(saved).mean() > 0)
