@@ -185,13 +185,13 @@ def test_evaluation_changes_nothing(name: str) -> None:
     assert memory_equal(quiet, watched)
 
 
-# Clusters that mean little, and clients that move at the slightest pull.
-WANDERING = {"look": 1, "patience": 1, "margin": 0.0, "warmup_epochs": 1}
+# Clusters that mean little, and clients that move for the slightest gain.
+WANDERING = dict.fromkeys(("gain", "sure", "rise", "better", "firm"), 0.0) | {"look": 1}
 # A field that matters only in company, or on clients of another kind: (settings, federation).
 COMPANY: dict[tuple[str, str], tuple[dict[str, Any], dict[str, Any]]] = {
-    ("kin", "patience"): (WANDERING, {"groups": 1}),
-    ("kin", "margin"): (WANDERING, {"groups": 1}),
-    ("kin", "unrelated"): ({"look": 1}, {"groups": 1}),
+    ("kin", "rise"): (WANDERING, {"n": 12, "groups": 1}),
+    ("kin", "better"): (WANDERING, {"n": 12, "groups": 1}),
+    ("kin", "firm"): (WANDERING, {"n": 12, "groups": 1}),
     ("autocfl", "weighted"): ({"guard": "none"}, {"n": 12, "groups": 1}),
     ("autocfl", "chain"): ({"guard": "none"}, {"n": 12, "groups": 1, "seed": 1}),
     ("autocfl", "literal"): ({"guard": "none"}, {"seed": 1}),
@@ -226,8 +226,12 @@ INSTEAD: dict[tuple[str, str], Any] = {
     ("fedpfa", "layer"): "2",
     ("lg-fedavg", "private"): "none",
     ("fedbn", "private"): "none",
-    ("kin", "unrelated"): 1.0,
     ("metadata", "column"): "parity",
+    ("kin", "gain"): 1.0,
+    ("kin", "sure"): 1000.0,
+    ("kin", "rise"): 1000.0,
+    ("kin", "better"): 1.0,
+    ("kin", "firm"): 1000.0,
     # among eight clients, a limit that is felt
     **{(name, "landmarks"): 4 for name in METHODS},
 }

@@ -9,7 +9,7 @@ noise floor: each client trains on two halves of its data, which says how far ap
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import field, replace
 
 import torch
 from torch import Tensor
@@ -30,6 +30,7 @@ from coterie.tasks import Gains, Solver, Train, TrainHalves, VerifiedScore, equa
 from coterie.words.distance import cosine_distance
 from coterie.words.grouping import verified_groups
 from coterie.words.mixing import merge, mix, within
+from coterie.words.server import ServerOptimiser
 
 DEVIATION = 1.4826  # a standard deviation in median deviations, if rises are normal
 LEAST_RISE = 0.01  # a median deviation: losses always differ a little
@@ -53,6 +54,7 @@ class Kin:
     )
     tune_epochs: Count = 1  # of the last layer on the client's own data, before use, if it helps
     landmarks: Whole = LANDMARKS  # clients grouped at once, others join as newcomers; 0: all
+    server: ServerOptimiser = field(default=ServerOptimiser(), kw_only=True)  # of the average
 
     kind = "clustered"
 
@@ -75,21 +77,19 @@ class Kin:
         state = self.place(state, fed)
         cohort = fed.sample(self.fraction, among=state.placed)
         w = fed.ask(cohort, Train(self.solver, report=("before",)), state)
-        start, state = state, merge(state, w)
+        start, state = state, self.server.advance(state, merge(state, w), fed.layout)
         if not w or "fit" not in state.memory:
             return state
-        due, gap = state.memory["look"].tolist()
-        looking = self.look > 0 and state.round + 1 >= due
+        now, (due, gap) = state.round + 1, state.memory["look"].tolist()
+        looking = self.look > 0 and now >= due
         before = state.assign
         state, strangers = self.move(state, w, looking, fed)
         state = self.part(start, state, w, strangers, fed)
         if looking:
             state, gap = self.unite(self.pull_apart(start, state, w, fed), w, fed), 2 * gap
         if not torch.equal(before, state.assign):  # where something changed, more may
-            due, gap = min(due, state.round + 1 + self.look), self.look
-        if looking:
-            due = state.round + 1 + gap
-        return state.hold(look=torch.tensor([due, gap]))
+            gap, due = self.look, min(due, now + self.look)
+        return state.hold(look=torch.tensor([now + gap if looking else due, gap]))
 
     # -- who moves
 
@@ -105,7 +105,7 @@ class Kin:
         tried = torch.cat([goes, stays])
         wait = memory["wait"].index_copy(0, stays, 2 * memory["wait"][stays])
         return state.reassign(goes, target).hold(
-            fit=state.memory["fit"].index_fill(0, tried, torch.nan),  # it counts from here again
+            fit=state.memory["fit"].index_fill(0, tried, torch.inf),  # it counts from here again
             tried=memory["tried"].index_fill(0, tried, state.round),
             wait=wait.index_fill(0, goes, self.rest),
             signature=memory["signature"].index_fill(0, goes, 0),  # of the data it had before
@@ -118,17 +118,18 @@ class Kin:
         less 0, if fewer than three of it are here. How large rises usually are, all clients say.
         """
         now, held = w.extra["before"].double(), state.assign[w.clients]
-        least = state.memory["fit"][w.clients]  # NaN: nothing to compare with yet; 0: shall try
-        rise = torch.where(least > 0, (now / least).log(), torch.nan)
+        least = state.memory["fit"][w.clients]  # inf: nothing to compare with yet; 0: shall try
+        known = least.isfinite() & (least > 0)
+        rise = torch.where(known, (now / least).log(), torch.nan)
         for c in held.unique():
-            known = rise[(held == c) & ~rise.isnan()]
-            usual = known.median() if len(known) > 2 else known.sum() * 0
-            rise[held == c] -= usual
+            peers = rise[(held == c) & known]
+            if len(peers) > 2:
+                rise[held == c] -= peers.median()
         usual = DEVIATION * rise.abs().nanmedian().nan_to_num().clamp(min=LEAST_RISE)
         waited = state.round - state.memory["tried"][w.clients]
         rested = waited >= state.memory["wait"][w.clients]
         tries = (rested & (rise > self.rise * usual)) | (least == 0)
-        return w.clients[tries], torch.fmin(least, now)
+        return w.clients[tries], torch.minimum(least, now)
 
     def better_off(
         self, state: State, clients: Tensor, fed: Federation
@@ -250,7 +251,7 @@ class Kin:
         D = cosine_distance(common(some.values))
         state = state.regroup(some.clients, labels, fed.layout.initial).hold(
             signature=way.new_zeros(n, way.shape[1]).index_copy(0, theta.clients, way),
-            fit=torch.full((n,), torch.nan, dtype=torch.float64),  # least loss since it last tried
+            fit=torch.full((n,), torch.inf, dtype=torch.float64),  # least loss since it last tried
             tried=torch.full((n,), -self.rest),
             wait=torch.full((n,), self.rest),
             look=torch.tensor([self.look, self.look]),  # when, and how long it waits then

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from coterie.core.moments import without_moments
 from coterie.core.rng import stream
 from coterie.core.types import Federation, Replies, State
 from coterie.tasks import Gains, Solver
@@ -84,7 +85,8 @@ def divided(state: State, c: int, w: Replies, labels: Tensor) -> State:
     models = state.models.clone()
     models[c] = rows[0]
     to = torch.where(labels == 0, c, state.k + labels - 1)
-    return state.hold(torch.cat([models, rows[1:]])).reassign(w.clients, to)
+    new = replace(state, models=torch.cat([models, rows[1:]]), memory=without_moments(state.memory))
+    return new.reassign(w.clients, to)
 
 
 def united(state: State, c: int, d: int, row: Tensor) -> State:
@@ -93,7 +95,9 @@ def united(state: State, c: int, d: int, row: Tensor) -> State:
     models[c] = row
     kept = torch.arange(state.k) != d
     assign = torch.where(state.assign == d, c, state.assign)
-    return replace(state, models=models[kept], assign=assign - (assign > d).long())
+    assign = assign - (assign > d).long()
+    memory = without_moments(state.memory)
+    return replace(state, models=models[kept], assign=assign, memory=memory)
 
 
 def mean_model(state: State, c: int, d: int, sizes: Tensor) -> Tensor:
