@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -21,7 +20,6 @@ from coterie.methods.dapfl import DAPFL
 from coterie.methods.fedavg import FedAvg
 from coterie.methods.fedclust import FedClust
 from coterie.methods.feddsmic import FedDS, FedDSMIC, predictions
-from coterie.methods.kin import Kin
 from coterie.methods.local import Local
 from coterie.tasks.solver import Solver
 from coterie.words.distance import forces
@@ -234,45 +232,6 @@ def test_ones_own_model_is_not_in_ones_mixture(variant: str) -> None:
     W = method.weights(method.affinity(state, fed.clients), state.models, fed.sizes)
     assert (W.diagonal() == 0).all()
     torch.testing.assert_close(W.sum(1), torch.ones(8, dtype=W.dtype))
-
-
-# -- kin ---------------------------------------------------------------------------------------
-
-
-def swapped(fed: Front, a: int, b: int) -> Front:
-    people = list(fed.population)
-    people[a] = replace(people[b], name=str(a))
-    people[b] = replace(fed.population[a], name=str(b))
-    fed.population = people
-    return fed
-
-
-def test_clients_that_drift_are_followed() -> None:
-    fed = federation(12, 3)
-    states = run(Kin(SOLVER, look=1), fed, 14)
-    for state in states:
-        if state.round == 5:
-            before = state.assign.tolist()
-            swapped(fed, 0, 11)
-    assert before == [0] * 4 + [1] * 4 + [2] * 4
-    assert state.assign.tolist() == [2] + [0] * 3 + [1] * 4 + [2] * 3 + [0]
-
-
-def test_without_looking_nobody_moves() -> None:
-    fed = federation(12, 3)
-    for state in run(Kin(SOLVER, look=0), fed, 8):
-        if state.round == 3:
-            swapped(fed, 0, 11)
-    assert state.assign.tolist() == [0] * 4 + [1] * 4 + [2] * 4
-
-
-def test_kin_asks_for_nothing_but_the_last_layer_once_and_weights() -> None:
-    fed = federation()
-    end(Kin(SOLVER), fed, 4)
-    first, *rest = fed.ledger
-    assert (first.up == 4 * len(fed.layout.initial[fed.layout.columns("head")])).all()
-    assert {a.task for a in rest} == {"Train"}
-    assert all((a.up == 4 * fed.layout.size).all() for a in rest)
 
 
 def test_statistics_of_batch_normalisation_are_no_distance() -> None:

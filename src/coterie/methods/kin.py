@@ -18,14 +18,7 @@ from torch.nn.functional import normalize
 from coterie.core.bounds import Count, NonNegative, Part, Share, Whole, dataclass
 from coterie.core.types import Federation, Replies, State
 from coterie.methods.group_once import LANDMARKS, kept, landmarks, pick
-from coterie.methods.regrouping import (
-    Verdict,
-    divided,
-    mean_model,
-    trial_apart,
-    trial_together,
-    united,
-)
+from coterie.methods.regrouping import divided, mean_model, trial, united
 from coterie.tasks import Gains, Solver, Train, TrainHalves, VerifiedScore, equal_steps
 from coterie.words.distance import cosine_distance
 from coterie.words.grouping import verified_groups
@@ -48,7 +41,7 @@ class Kin:
     rise: NonNegative = 4.0  # deviations by which a loss rises beyond the peers': who tries others
     better: Part = 0.1  # of its loss that another model must save a client before it moves
     firm: NonNegative = 3.0  # standard errors, over its samples, of that
-    rest: Count = 4  # rounds before a client that tried in vain tries again; then twice as many
+    rest: Count = 4  # rounds in which the doubled rise of who tried in vain is halved again
     look: Whole = (
         2  # rounds before a look for other clusters; twice as many after one in vain; 0: never
     )
@@ -86,7 +79,8 @@ class Kin:
         state, strangers = self.move(state, w, looking, fed)
         state = self.part(start, state, w, strangers, fed)
         if looking:
-            state, gap = self.unite(self.pull_apart(start, state, w, fed), w, fed), 2 * gap
+            state = self.pull_apart(start, state, w, fed)
+            state, gap = self.unite(start, state, w, fed), 2 * gap
         if not torch.equal(before, state.assign):  # where something changed, more may
             gap, due = self.look, min(due, now + self.look)
         return state.hold(look=torch.tensor([now + gap if looking else due, gap]))
@@ -97,39 +91,36 @@ class Kin:
         self, state: State, w: Replies, everybody: bool, fed: Federation
     ) -> tuple[State, Tensor]:
         """Whom its model fits worse than it did tries all; who finds none better is a stranger."""
-        suspects, fit = self.suspects(state, w)
-        memory = state.memory
-        state = state.hold(fit=memory["fit"].index_copy(0, w.clients, fit))
+        memory, rise = state.memory, self.rises(state, w)
+        bar = memory["bar"][w.clients]
+        suspects = w.clients[rise > bar]
         goes, target, stays = self.better_off(state, w.clients if everybody else suspects, fed)
-        stays = stays[torch.isin(stays, suspects)]
-        tried = torch.cat([goes, stays])
-        wait = memory["wait"].index_copy(0, stays, 2 * memory["wait"][stays])
+        # Who tried in vain tries again for twice the rise; what it takes falls by and by.
+        vain = torch.isin(w.clients, stays) & (rise > bar)
+        bar = torch.where(vain, 2 * rise, (bar * 0.5 ** (1 / self.rest)).clamp(min=self.rise))
+        least = torch.minimum(memory["fit"][w.clients], w.extra["before"].double())
         return state.reassign(goes, target).hold(
-            fit=state.memory["fit"].index_fill(0, tried, torch.inf),  # it counts from here again
-            tried=memory["tried"].index_fill(0, tried, state.round),
-            wait=wait.index_fill(0, goes, self.rest),
+            fit=memory["fit"].index_copy(0, w.clients, least).index_fill(0, goes, torch.inf),
+            bar=memory["bar"].index_copy(0, w.clients, bar).index_fill(0, goes, self.rise),
             signature=memory["signature"].index_fill(0, goes, 0),  # of the data it had before
-        ), stays
+        ), w.clients[vain]
 
-    def suspects(self, state: State, w: Replies) -> tuple[Tensor, Tensor]:
-        """Whose loss has risen by more than its peers', and everybody's least loss so far.
+    def rises(self, state: State, w: Replies) -> Tensor:
+        """(m,) by how much each loss has risen beyond the peers', in deviations usual today.
 
-        A rise is the logarithm of the loss over one's least, less the median of one's cluster; or
-        less 0, if fewer than three of it are here. How large rises usually are, all clients say.
+        A rise is the logarithm of a loss over the least that the client had here, less the median
+        of its cluster, if three or more of it are known. How far they scatter, all clients say.
         """
         now, held = w.extra["before"].double(), state.assign[w.clients]
-        least = state.memory["fit"][w.clients]  # inf: nothing to compare with yet; 0: shall try
-        known = least.isfinite() & (least > 0)
+        least = state.memory["fit"][w.clients]  # inf: nothing to compare with yet
+        known = least.isfinite()
         rise = torch.where(known, (now / least).log(), torch.nan)
         for c in held.unique():
             peers = rise[(held == c) & known]
             if len(peers) > 2:
                 rise[held == c] -= peers.median()
         usual = DEVIATION * rise.abs().nanmedian().nan_to_num().clamp(min=LEAST_RISE)
-        waited = state.round - state.memory["tried"][w.clients]
-        rested = waited >= state.memory["wait"][w.clients]
-        tries = (rested & (rise > self.rise * usual)) | (least == 0)
-        return w.clients[tries], torch.minimum(least, now)
+        return (rise / usual).nan_to_num(nan=0.0)
 
     def better_off(
         self, state: State, clients: Tensor, fed: Federation
@@ -176,32 +167,39 @@ class Kin:
 
     def divide(self, state: State, c: int, w: Replies, labels: Tensor, fed: Federation) -> State:
         """Cluster c in these groups, if that helps its members; who was not asked looks later."""
-        if not self.accepts(trial_apart(w, labels, self.tuning, fed)):
+        if not self.helps(w, labels, fed):
             return state
         absent = (state.assign == c).index_fill(0, w.clients, False)[: len(fed.clients)]
-        fit = state.memory["fit"].masked_fill(absent, 0.0)
-        return divided(state, c, w, labels).hold(fit=fit)
+        bar = state.memory["bar"].masked_fill(absent, -torch.inf)
+        return divided(state, c, w, labels).hold(bar=bar)
 
-    def unite(self, state: State, w: Replies, fed: Federation) -> State:
-        """The two nearest clusters become one if the mean of their models serves both better."""
+    def helps(self, w: Replies, labels: Tensor, fed: Federation) -> bool:
+        """Whether clients clearly gain by these groups, and none of the groups loses."""
+        said = trial(w, labels, self.tuning, fed)
+        return (
+            said is not None
+            and said.gain > self.gain
+            and said.sure >= self.sure
+            and said.least >= 0
+        )
+
+    def unite(self, start: State, state: State, w: Replies, fed: Federation) -> State:
+        """The two nearest clusters become one if the clients of both lose by being apart."""
         if state.k == 1:
             return state
         head = fed.layout.columns("head")
         way = state.models[:, head] - fed.layout.initial[head]
         apart = cosine_distance(way).fill_diagonal_(torch.inf)
         c, d = sorted(divmod(int(apart.argmin()), state.k))
-        there = torch.isin(state.assign[w.clients], torch.tensor([c, d]))
-        if len(state.assign[w.clients[there]].unique()) < 2:
+        here = torch.cat([members(start, state, w, i) for i in (c, d)]).sort().values
+        both = pick(w, here)
+        labels = (state.assign[both.clients] == d).long()
+        if len(labels.unique()) < 2:
             return state  # one of them was not seen
-        row = mean_model(state, c, d, fed.sizes)
-        if not self.accepts(trial_together(state, w.clients[there], row, self.tuning, fed), 0.0):
+        said = trial(both, labels, self.tuning, fed)
+        if said is None or said.sure > -self.sure or said.most > 0:
             return state
-        return united(state, c, d, row)
-
-    def accepts(self, said: Verdict | None, gain: float | None = None) -> bool:
-        """Whether clients clearly gain, and no group of them loses."""
-        least = self.gain if gain is None else gain
-        return said is not None and said.gain > least and said.sure >= self.sure and said.least >= 0
+        return united(state, c, d, mean_model(state, c, d, fed.sizes))
 
     # -- placement
 
@@ -245,15 +243,16 @@ class Kin:
                 some.clients, Train(self.solver), State.shared(fed.layout.initial, len(fed.clients))
             )
             labels = found.labels[torch.isin(some.clients, w.clients)]
-            holds = bool(w) and self.accepts(trial_apart(w, labels, self.tuning, fed))
+            holds = bool(w) and self.helps(w, labels, fed)
         labels = found.labels if holds else torch.zeros_like(found.labels)
         n, way = len(fed.clients), common(theta.values)
         D = cosine_distance(common(some.values))
         state = state.regroup(some.clients, labels, fed.layout.initial).hold(
             signature=way.new_zeros(n, way.shape[1]).index_copy(0, theta.clients, way),
-            fit=torch.full((n,), torch.inf, dtype=torch.float64),  # least loss since it last tried
-            tried=torch.full((n,), -self.rest),
-            wait=torch.full((n,), self.rest),
+            fit=torch.full((n,), torch.inf, dtype=torch.float64),  # the least loss it had here
+            bar=torch.full(
+                (n,), self.rise, dtype=torch.float64
+            ),  # the rise at which it tries others
             look=torch.tensor([self.look, self.look]),  # when, and how long it waits then
             **kept(D, some.clients, n),
         )

@@ -24,15 +24,16 @@ class Verdict:
     """What clients would gain, each counted alike, as a part of its loss in [-1, 1]."""
 
     gain: float  # in the mean over clients
-    sure: float  # how clear that is, in standard errors
+    sure: float  # how clear that is, in standard errors; below 0: how clear the loss
     least: float  # in the mean of the group that gains least
+    most: float  # and of the one that gains most
 
 
 def verdict(r: Replies, labels: Tensor) -> Verdict:
     """What those who answered would gain, who are of the groups `labels`."""
     gains = (r.values[:, 0, 0] / r.extra["loss"].clamp(min=1e-12)).clamp(-1, 1)
-    each = [gains[labels == s].mean() for s in labels.unique()]
-    return Verdict(float(gains.mean()), clear(gains), float(torch.stack(each).min()))
+    each = [float(gains[labels == s].mean()) for s in labels.unique()]
+    return Verdict(float(gains.mean()), clear(gains), min(each), max(each))
 
 
 def dealt(labels: Tensor, rng: torch.Generator) -> Tensor:
@@ -49,8 +50,8 @@ def dealt(labels: Tensor, rng: torch.Generator) -> Tensor:
     return fold
 
 
-def trial_apart(w: Replies, labels: Tensor, tuning: Solver, fed: Federation) -> Verdict | None:
-    """Whether clients fare better with the mean of their group than with the mean of all.
+def trial(w: Replies, labels: Tensor, tuning: Solver, fed: Federation) -> Verdict | None:
+    """Whether clients fare better with the mean of their group than with the mean of all groups.
 
     Both are means of what clients of the other fold trained. None if nobody answers.
     """
@@ -59,18 +60,10 @@ def trial_apart(w: Replies, labels: Tensor, tuning: Solver, fed: Federation) -> 
     everybody = mix(within(fold, w.sizes, 2), w.values, keep=w.values[:1].repeat(2, 1))
     alone = everybody.repeat(groups, 1)  # where a group has nobody in a fold, there is no other
     group = mix(within(2 * labels + fold, w.sizes, 2 * groups), w.values, keep=alone)
-    trial = State.nobody(everybody, len(fed.clients)).reassign(w.clients, 1 - fold)
+    together = State.nobody(everybody, len(fed.clients)).reassign(w.clients, 1 - fold)
     other = group[2 * labels + 1 - fold][:, None]
-    r = fed.ask(w.clients, Gains(tuning), trial, others=other)
+    r = fed.ask(w.clients, Gains(tuning), together, others=other)
     return verdict(r, labels[torch.isin(w.clients, r.clients)]) if r else None
-
-
-def trial_together(
-    state: State, clients: Tensor, row: Tensor, tuning: Solver, fed: Federation
-) -> Verdict | None:
-    """Whether clients fare better with this one model than with those they hold."""
-    r = fed.ask(clients, Gains(tuning), state, others=row[None, None])
-    return verdict(r, state.assign[r.clients]) if r else None
 
 
 def divided(state: State, c: int, w: Replies, labels: Tensor) -> State:

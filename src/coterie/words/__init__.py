@@ -1,4 +1,4 @@
-"""What methods say: distances, groups, votes, affinities, drift, and the mixing of models.
+"""What methods say: distances, groups, votes, affinities, and the mixing of models.
 
 Pure functions of tensors, each with its shapes and an example. A method is a sentence of them.
 

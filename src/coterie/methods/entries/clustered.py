@@ -10,8 +10,8 @@ CLUSTERED = (
         "kin:Kin",
         "ours, from what the five papers teach",
         "clustered",
-        "groups by the direction of the first update, trains apart, follows drift",
-        "weights every round; once, the last layer's weights and bias",
+        "groups, moves and tunes only as the clients' own samples say that it helps",
+        "weights and a loss every round; once, the last layer of two trainings; now and then, gains",
     ),
     Entry(
         "autocfl",

@@ -1,0 +1,311 @@
+"""kin: nothing is done that the clients' own samples do not speak for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from coterie.core.client import Client
+from coterie.core.layout import Layout
+from coterie.core.loop import run
+from coterie.core.rng import stream
+from coterie.core.types import Replies, State
+from coterie.engines.front import Front
+from coterie.methods.fedavg import FedAvg
+from coterie.methods.kin import Kin
+from coterie.methods.regrouping import dealt, divided, mean_model, trial, united
+from coterie.tasks import Gains, Solver, Train, VerifiedScore
+from coterie.tasks.verify import halves
+from coterie.words.grouping import clear, verified_groups
+from coterie.words.grouping.verified import spread
+from tests.methods.planted import groups_of
+from tests.tiny import CLASSES, client, federation, network
+
+SOLVER = Solver(lr=0.1, batch=8, epochs=3)
+SAMPLES = 48
+
+
+def people(groups: list[int]) -> list[Client]:
+    """Clients of equal size whose labels are turned by their group."""
+    return [turned(client(i, len(groups), 1, SAMPLES), g) for i, g in enumerate(groups)]
+
+
+def turned(c: Client, by: int) -> Client:
+    return replace(c, y=(c.y + by) % CLASSES, y_test=(c.y_test + by) % CLASSES)
+
+
+def among(groups: list[int], seed: int = 7) -> Front:
+    return Front(people(groups), Layout(network()), classes=CLASSES, seed=seed)
+
+
+def last(method: Any, fed: Front, rounds: int) -> State:
+    *_, state = run(method, fed, rounds)
+    return state
+
+
+# -- the identities
+
+
+def test_among_clients_that_are_alike_it_is_fedavg_to_the_bit() -> None:
+    for seed in range(3):
+        state = last(Kin(SOLVER), among([0] * 8, seed), 5)
+        alone = last(FedAvg(SOLVER, fraction=1.0), among([0] * 8, seed), 5)
+        assert state.k == 1
+        assert torch.equal(state.models, alone.models)
+
+
+def test_planted_groups_are_found_and_stay() -> None:
+    truth = [0] * 4 + [1] * 4 + [2] * 4
+    for seed in range(3):
+        assert {tuple(groups_of(s)) for s in run(Kin(SOLVER), among(truth, seed), 6)} == {
+            tuple(truth)
+        }
+
+
+def test_ledger_says_what_it_costs() -> None:
+    fed = among([0] * 4 + [1] * 4)
+    last(Kin(SOLVER, look=0, rise=1000.0), fed, 3)
+    head = len(fed.layout.initial[fed.layout.columns("head")])
+    first, *rest = fed.ledger
+    assert first.task == "TrainHalves"
+    assert (first.up == 4 * 2 * head).all()
+    assert {a.task for a in rest} == {"Train"}
+    assert all((a.up == 4 * fed.layout.size + 4).all() for a in rest)  # and the loss before
+
+
+# -- who moves
+
+
+def drifted(fed: Front, changes: dict[int, int]) -> None:
+    """These clients' labels are turned on from now on."""
+    fed.population = [
+        turned(c, changes[i]) if i in changes else c for i, c in enumerate(fed.population)
+    ]
+
+
+@pytest.mark.parametrize("look", [0, 2])
+def test_who_drifts_to_another_cluster_is_there_a_round_later(look: int) -> None:
+    fed = among([0] * 4 + [1] * 4)
+    for state in run(Kin(SOLVER, look=look), fed, 9):
+        if state.round == 6:
+            assert groups_of(state) == [0] * 4 + [1] * 4
+            drifted(fed, {0: 1, 7: -1})
+        if state.round == 8:
+            assert state.assign.tolist() == [1, 0, 0, 0, 1, 1, 1, 0]
+
+
+def test_strangers_of_one_kind_leave_together() -> None:
+    fed = among([0] * 8)
+    for state in run(Kin(SOLVER, look=0), fed, 9):
+        if state.round == 5:
+            assert state.k == 1
+            drifted(fed, dict.fromkeys((1, 4, 6), 2))
+    assert groups_of(state) == [0, 1, 0, 0, 1, 0, 1, 0]
+
+
+def test_who_was_not_drawn_is_as_it_was() -> None:
+    fed = among([0] * 4 + [1] * 4)
+    states = list(run(Kin(SOLVER, fraction=0.4, look=0), fed, 4))
+    for before, after, asked in zip(states[:-1], states[1:], fed.ledger[1:], strict=True):
+        away = torch.ones(8, dtype=torch.bool).index_fill(0, asked.clients, False)
+        for name in ("fit", "bar", "signature"):
+            assert torch.equal(before.memory[name][away], after.memory[name][away])
+
+
+# -- which clusters there are
+
+
+def noisy(i: int) -> Client:
+    """A client whose few samples alone do not tell much."""
+    c = client(i, 12, 1, samples=16)
+    return replace(c, x=c.x + 8 * torch.randn(c.x.shape, generator=stream(0, "noise", i)))
+
+
+def test_two_clusters_of_one_kind_become_one() -> None:
+    unclear = [noisy(i) for i in range(12)]
+    fed = Front(unclear, Layout(network()), classes=CLASSES, seed=7)
+    method = Kin(SOLVER, look=1)
+    state = method.init(fed.at(-1))
+    state = state.regroup(fed.clients, torch.arange(12) % 2, fed.layout.initial)
+    for t in range(3):
+        state = replace(method.round(state, fed.at(t)), round=t + 1)
+    assert state.k == 1
+    assert (state.assign == 0).all()
+
+
+def test_a_cluster_of_two_kinds_is_divided() -> None:
+    truth = [0, 1] * 4
+    fed = among(truth)
+    method = Kin(SOLVER, look=1)
+    state = method.init(fed.at(-1))
+    state = state.regroup(fed.clients, torch.zeros(8, dtype=torch.long), fed.layout.initial)
+    for t in range(3):
+        state = replace(method.round(state, fed.at(t)), round=t + 1)
+    assert groups_of(state) == truth
+
+
+def trained(fed: Front) -> Replies:
+    start = State.shared(fed.layout.initial, len(fed.clients))
+    return fed.at(0).ask(fed.clients, Train(SOLVER), start)
+
+
+def test_trials_tell_groups_from_chance() -> None:
+    apart, alike = among([0, 1] * 4), among([0] * 8)
+    labels = torch.arange(8) % 2
+    real = trial(trained(apart), labels, SOLVER, apart.at(0))
+    chance = trial(trained(alike), labels, SOLVER, alike.at(0))
+    assert real is not None
+    assert chance is not None
+    assert real.sure > 2
+    assert real.least > 0.05
+    assert chance.sure < 2
+
+
+class Overheard(Front):
+    """A federation that notes the models each client is sent for a trial."""
+
+    sent: dict[int, Tensor]
+
+    def ask(self, cohort: Tensor, task: Any, state: State, **send: Tensor) -> Replies:
+        if isinstance(task, Gains):
+            rows = torch.cat([state.of(cohort)[:, None], send["others"]], 1)
+            self.sent = dict(zip(cohort.tolist(), rows, strict=True))
+        return super().ask(cohort, task, state, **send)
+
+
+def test_nobody_judges_a_model_it_trained_itself() -> None:
+    fed = Overheard(people([0, 1] * 4), Layout(network()), classes=CLASSES, seed=7)
+    labels = torch.arange(8) % 2
+    w = trained(fed)
+    trial(w, labels, SOLVER, fed)
+    before = fed.sent
+    for i in range(8):
+        values = w.values.clone()
+        values[i] += 1
+        trial(replace(w, values=values), labels, SOLVER, fed)
+        assert torch.equal(before[i], fed.sent[i])
+        assert any(not torch.equal(before[j], fed.sent[j]) for j in range(8))
+
+
+def test_division_and_union_move_rows_and_labels_together() -> None:
+    state = State(torch.arange(6.0).view(3, 2), torch.tensor([0, 1, 2, 1, 0, 1]))
+    w = Replies(torch.tensor([1, 3, 5]), torch.tensor([[8.0, 0], [4, 0], [2, 0]]), torch.ones(3))
+    parted = divided(state, 1, w, torch.tensor([0, 1, 1]))  # the larger group keeps the number
+    assert parted.models.tolist() == [[0, 1], [3, 0], [4, 5], [8, 0]]
+    assert parted.assign.tolist() == [0, 3, 2, 1, 0, 1]
+    whole = united(parted, 1, 3, torch.tensor([9.0, 9]))
+    assert whole.models.tolist() == [[0, 1], [9, 9], [4, 5]]
+    assert whole.assign.tolist() == state.assign.tolist()
+    assert united(parted, 0, 2, torch.zeros(2)).assign.tolist() == [0, 2, 0, 1, 0, 1]
+    sizes = torch.tensor([1.0, 1, 3, 1, 0, 1])
+    assert mean_model(state, 0, 2, sizes).tolist() == [3, 4]
+
+
+def test_folds_are_even_in_every_group() -> None:
+    labels = torch.tensor([0, 1, 1, 0, 2, 1, 2, 1, 0])
+    fold = dealt(labels, torch.Generator().manual_seed(3))
+    for s in range(3):
+        counts = fold[labels == s].bincount(minlength=2)
+        assert int(counts[0] - counts[1]) in (0, 1)
+
+
+# -- groups that hold on the other half
+
+
+def test_the_spread_about_peers_by_hand() -> None:
+    rng = torch.Generator().manual_seed(0)
+    x, labels = torch.randn(7, 3, generator=rng).double(), torch.tensor([0, 1, 0, 1, 1, 0, 2])
+    for i, found in enumerate(spread(x, labels).tolist()):
+        peers = [j for j in range(7) if j != i and labels[j] == labels[i]]
+        peers = peers or [j for j in range(7) if j != i]
+        expected = float((x[i] - x[peers].mean(0)).square().sum())
+        assert found == pytest.approx(expected)
+
+
+def test_noise_holds_no_groups_and_groups_hold() -> None:
+    rng = torch.Generator().manual_seed(1)
+    found = []
+    for _ in range(20):
+        a, b = torch.randn(2, 20, 30, generator=rng)
+        found.append(verified_groups(a, b))
+    assert max(f.gain for f in found) < 0.05
+    centres = torch.randn(4, 30, generator=rng).repeat_interleave(5, 0)
+    a, b = centres + 0.7 * torch.randn(2, 20, 30, generator=rng)
+    clear_ones = verified_groups(a, b)
+    assert clear_ones.labels.tolist() == [0] * 5 + [1] * 5 + [2] * 5 + [3] * 5
+    assert clear_ones.gain > 0.2
+    assert clear_ones.sure > 2
+    assert clear_ones.peers < 1
+    # Everybody of its own kind: a client's own other half tells more than its peers do.
+    own = torch.randn(20, 30, generator=rng)
+    assert verified_groups(own + 0.01, own).peers > 1
+
+
+def test_the_halves_are_exchangeable_and_clients_have_no_order() -> None:
+    rng = torch.Generator().manual_seed(2)
+    centres = torch.randn(3, 8, generator=rng).repeat(4, 1)
+    a, b = centres + 0.4 * torch.randn(2, 12, 8, generator=rng)
+    one, other = verified_groups(a, b), verified_groups(b, a)
+    assert torch.equal(one.labels, other.labels)
+    assert (one.gain, one.peers) == pytest.approx((other.gain, other.peers))
+    order = torch.randperm(12, generator=rng)
+    again = verified_groups(a[order], b[order])
+    same = one.labels[:, None] == one.labels
+    assert torch.equal(again.labels[:, None] == again.labels, same[order][:, order])
+    assert again.gain == pytest.approx(one.gain)
+
+
+def test_few_clients_have_no_groups() -> None:
+    for n in (1, 2, 3):
+        x = torch.eye(n)
+        assert verified_groups(x, x).k == 1
+    assert clear(torch.zeros(5)) == 0
+
+
+# -- the tasks
+
+
+def test_halves_are_disjoint_and_all() -> None:
+    c = client(0, 4, samples=9)
+    even, odd = halves(c)
+    assert sorted([*even.x[:, 0].tolist(), *odd.x[:, 0].tolist()]) == sorted(c.x[:, 0].tolist())
+    assert len(even) == 5
+    single = replace(c, x=c.x[:1], y=c.y[:1])
+    assert all(len(half) == 1 for half in halves(single))
+
+
+def test_gains_are_paired_differences_of_losses() -> None:
+    fed = federation()
+    others = torch.stack([fed.layout.initial + shift for shift in (0.3, 0.0, -0.2)])
+    state = State.shared(fed.layout.initial, 8)
+    r = fed.at(0).ask(fed.clients, Gains(), state, others=others[None])
+    for i, person in enumerate(fed.population):
+        lost = [
+            torch.nn.functional.cross_entropy(
+                fed.layout.predict(row, person.x).double(), person.y, reduction="none"
+            )
+            for row in (fed.layout.initial, *others)
+        ]
+        for j in range(3):
+            d = lost[0] - lost[j + 1]
+            assert r.values[i, j].tolist() == pytest.approx(
+                [float(d.mean()), float(d.std() / len(d) ** 0.5)], abs=1e-9
+            )
+        assert float(r.extra["loss"][i]) == pytest.approx(float(lost[0].mean()))
+    assert (r.values[:, 1] == 0).all()  # oneself
+
+
+def test_tuning_is_used_only_where_it_helps_on_what_it_did_not_see() -> None:
+    fed = federation(groups=1, people=people([0] * 8))
+    good = last(FedAvg(SOLVER, fraction=1.0), fed, 12)
+    wild = replace(SOLVER, lr=30.0)
+    spoiling = fed.at(0, "evaluate").ask(fed.clients, VerifiedScore(wild, train="head"), good)
+    kept = (spoiling.values[:, 0] == spoiling.values[:, 1]).all(1)
+    assert kept.sum() >= 6  # by chance even this may help somebody
+    start = State.shared(fed.layout.initial, 8)
+    helping = fed.at(0, "evaluate").ask(fed.clients, VerifiedScore(SOLVER, train="head"), start)
+    assert (helping.values[:, 1, 1] < helping.values[:, 0, 1]).all()
