@@ -11,7 +11,7 @@ CLUSTERED = (
         "ours, from what the five papers teach",
         "clustered",
         "groups, moves and tunes only as the clients' own samples say that it helps",
-        "weights and a loss every round; once, the last layer of two trainings; now and then, gains",
+        "weights and a loss every round; once, the last layer of two trainings; at times, gains",
     ),
     Entry(
         "autocfl",
