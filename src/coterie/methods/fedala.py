@@ -47,7 +47,7 @@ class TrainAggregated(Training, SteppedTask):
         """own + (received - own) W where numbers are adapted, elsewhere what was received; and W.
 
         W <- clip(W - rate grad (received - own), 0, 1) on some of the client's samples: one pass,
-        or the first time as many as it takes (Eq. 4-6, Algorithm 1, lines 6-16).
+        or the first time as many as it takes (Algorithm 1, lines 6-16).
         """
         at = torch.arange(layout.size)[layout.columns(self.adapted)]
         at = at[at < layout.trainable]

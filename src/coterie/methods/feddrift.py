@@ -79,7 +79,7 @@ class FedDrift:
         return isolated(state, alone[:room], fresh[:room])
 
     def merged(self, state: State, f: Replies, stay: Tensor) -> State:
-        """Clusters at most delta' apart become one, the farthest pair counts (Algorithm 2)."""
+        """Clusters at most delta' apart become one, the farthest pair counts."""
         labels = state.assign[f.clients]
         sizes = f.counted(labels) * stay  # who leaves is no member any more
         W = within(labels, sizes, state.k)  # (k, m)

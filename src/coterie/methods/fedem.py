@@ -87,7 +87,7 @@ class TrainMixture(Training, SteppedTask):
     def stepwise(
         self, client: Client, models: Tensor, sent: Sent, layout: Layout, rng: torch.Generator
     ) -> Stepwise[Reply]:
-        """E-step (Eq. 8), weights (Eq. 9), and the trainings on weighted samples (Eq. 10)."""
+        """E-step, weights, and the trainings on weighted samples."""
         losses = yield from sample_losses(models, client)
         q = posterior(losses, weights_of(client, len(models)), client, sent)
         pi, rows = q.mean(0), []
@@ -211,7 +211,7 @@ class FedEM:
         return self.server.advance(state, self.merged(state, w), fed.layout) if w else state
 
     def merged(self, state: State, w: Replies) -> State:
-        """Averages by samples (Algorithm 1, line 12)."""
+        """Averages by samples, for each component."""
         W = average(w.counted())
         rows = [mix(W, w.values[:, c]) for c in range(state.k)]
         return state.hold(torch.cat(rows)).reassign(w.clients, w.extra["heaviest"])

@@ -60,7 +60,7 @@ class TrainAligned(Training, SteppedTask):
     def stepwise(
         self, client: Client, models: Tensor, sent: Sent, layout: Layout, rng: torch.Generator
     ) -> Stepwise[Reply]:
-        """Statistics, head, body, statistics (Algorithm 1, lines 5-11)."""
+        """Statistics, head, body, statistics."""
         share = one_hot(client.y, self.classes).to(models.dtype)  # (n, K)
         counts = share.sum(0)
         share = share / counts.clamp_min(1)
@@ -85,7 +85,7 @@ class TrainAligned(Training, SteppedTask):
     def align(
         self, start: Tensor, client: Client, goals: Tensor, layout: Layout, rng: torch.Generator
     ) -> Tensor:
-        """Descend F_i + lam R_i in the body, R_i the mean square of z(x) - c_y (Eq. 5)."""
+        """Descend F_i + lam R_i in the body, R_i the mean square of z(x) - c_y."""
         net, entered = layout.flat(start, train="~head"), list[Tensor]()
         state, anchor = self.solver.optimiser.init(net.grad), start[: layout.trainable]
         head = net.module.get_submodule(layout.head_name or "")

@@ -45,7 +45,7 @@ class FedRC(FedEM):
         return {"labels": state.memory["labels"][None]}
 
     def merged(self, state: State, w: Replies) -> State:
-        """Clusters as in FedEM, and C anew from the samples of those who came (Eq. 4)."""
+        """Clusters as in FedEM, and C anew from the samples of those who came."""
         C = w.extra["labels"].double().sum(0).clamp_min(LEAST)
         C = C / C.sum(1, keepdim=True)
         return super().merged(state, w).hold(labels=C.to(state.models.dtype))
