@@ -82,6 +82,18 @@ def test_the_best_mean_is_chosen_who_diverges_is_out_and_of_equals_the_first() -
     assert [t.text for t in ranked(some, "loss")] == ["d", "b", "c", "a"]
 
 
+def test_a_choice_at_the_end_of_what_was_tried_is_told() -> None:
+    trials = [
+        Trial(m, {"train.lr": lr, "m.how": "x"}, f"lr = {lr}", 5, {"1000": worth})
+        for m, best in (("a", 0.1), ("b", 0.1), ("c", 0.03))
+        for lr in (0.01, 0.03, 0.1)
+        for worth in [1.0 if lr == best else 0.5]
+    ]
+    chosen = {"a": "lr = 0.1", "b": "lr = 0.1", "c": "lr = 0.03"}
+    told = Tuning("accuracy_mean", (1000,), None, tuple(trials), chosen).sentences()
+    assert told[2:] == ["lr = 0.1 is the largest that was tried for a, b: beyond it may be better."]
+
+
 def test_a_comparison_tunes_each_method_and_reports_other_seeds() -> None:
     assert call([*TUNED, "--tune", "lr=0.0001,0.5", "--out", "c"]) == 0
     found = Comparison.load("c")

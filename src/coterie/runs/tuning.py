@@ -105,6 +105,23 @@ class Tuning:
         return [
             f"Chosen {how}; {equal}{most}.",
             "On validation data: " + "; ".join(map(self.mattered, self.chosen)) + ".",
+            *self.at_the_end(),
+        ]
+
+    def at_the_end(self) -> list[str]:
+        """Choices that are the largest or the smallest number that was tried."""
+        found: dict[str, list[str]] = {}
+        for method, text in self.chosen.items():
+            mine = [t for t in self.trials if t.method == method]
+            best = next(t for t in mine if t.text == text)
+            for key, value in best.settings.items():
+                known = {t.settings[key] for t in mine if is_number(t.settings[key])}
+                if is_number(value) and len(known) > 1 and value in (min(known), max(known)):
+                    end = "largest" if value == max(known) else "smallest"
+                    said = f"{key.split('.', 1)[1]} = {value:g} is the {end} that was tried"
+                    found.setdefault(said, []).append(method)
+        return [
+            f"{said} for {', '.join(who)}: beyond it may be better." for said, who in found.items()
         ]
 
     def table(self) -> TextTable:
@@ -123,6 +140,11 @@ class Tuning:
             for trial in self.of(method)
         )
         return TextTable(title, ("method", "candidate", "validation", "behind", "rounds", ""), rows)
+
+
+def is_number(value: object) -> bool:
+    """Whether values can be put in order by their size."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def ranked(trials: Sequence[Trial], metric: str) -> list[Trial]:
