@@ -23,6 +23,7 @@ TASKS = {  # what clients are asked, in words: a run's events have the names of 
     "Solver": "training",  # as folders of older versions have it
     "Score": "test",
     "Measured": "test",
+    "Validated": "test",
     "Histogram": "label counts",
     "Trajectory": "gradient trajectory",
     "Basis": "data subspace",
