@@ -133,7 +133,7 @@ def gains(method: str, other: str, metric: str, by: float, where: str = "") -> C
             two = [mine.get(Key(m, dataset, setting, metric)) for m in (method, other)]
             if two[0] is not None and two[1] is not None:
                 pairs.append(two[0] - two[1])
-        told = f"mean over {len(pairs)} settings: {fmean(pairs):+.2f}" if pairs else ""
+        told = f"mean over {count(len(pairs), 'setting')}: {fmean(pairs):+.2f}" if pairs else ""
         return verdict([fmean(pairs) >= by] if pairs else []), told
 
     return check
