@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,6 +12,7 @@ from coterie.cli import options, say
 from coterie.cli.options import Quiet
 from coterie.cli.several import watching
 from coterie.core.errors import ConfigError
+from coterie.core.shell import command
 from coterie.core.units import count
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def reproduce(
     asked = running.ask(table, out, which, labels_in(methods), seeds, given)
     if copy is not None:
         copy.write_text((DATA / f"{asked.table.experiment}.toml").read_text(encoding="utf-8"))
-        say.label("next", f"coterie compare {shlex.quote(str(copy))}")
+        say.label("next", command("compare", copy))
         return
     if run:
         run_missing(asked, quiet)
@@ -85,7 +85,7 @@ def run_missing(asked: Asked, quiet: bool) -> None:
             running.run(asked, listen)
     except KeyboardInterrupt:
         say.note("\ninterrupted; every whole round is saved")
-        say.label("next", f"{shlex.join(['coterie', *sys.argv[1:]])}    goes on from there")
+        say.label("next", f"{command(*sys.argv[1:])}    goes on from there")
         raise SystemExit(130) from None
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from coterie.core import best_by, storage
 from coterie.core.metric_names import less_is_better
 from coterie.core.units import count
+from coterie.runs.files import json_of, understanding
 from coterie.runs.text_table import TextTable
 
 FILE = "tuning.json"
@@ -50,9 +51,10 @@ class Tuning:
         file = folder / FILE
         if not file.exists():
             return None
-        found = json.loads(file.read_text())
-        trials = tuple(Trial(**trial) for trial in found.pop("trials"))
-        return cls(**found | {"trials": trials, "seeds": tuple(found["seeds"])})
+        with understanding(file):
+            found = json_of(file)
+            trials = tuple(Trial(**trial) for trial in found.pop("trials"))
+            return cls(**found | {"trials": trials, "seeds": tuple(found["seeds"])})
 
     def save(self, folder: Path) -> None:
         """Write it, the same bytes for the same choice."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from math import inf
 from pathlib import Path
 
+from coterie.core.shell import command
 from coterie.core.units import seconds
 from coterie.studies.reproduction.papers import TABLES
 from coterie.studies.reproduction.results import Row, read
@@ -59,7 +60,7 @@ def side_by_side(folder: Path, name: str) -> str:
     table = TABLES[name]
     rows = results(folder, table)
     if not rows:
-        return f"Nothing of it is measured yet: `coterie reproduce {name}` does.\n"
+        return f"Nothing of it is measured yet: `{command('reproduce', name)}` does.\n"
     return "\n".join([*columns(rows), "", *claimed(folder, table), "", *how(rows)]) + "\n"
 
 
