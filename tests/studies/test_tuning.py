@@ -33,7 +33,7 @@ def bytes_of(folder: Path) -> dict[str, bytes]:
 
 
 def test_a_method_is_tried_with_every_combination_and_with_what_its_paper_says() -> None:
-    asked = axes(["lr=0.01,0.1", "kin.margin=0.1,0.2 train.momentum=0.9"])
+    asked = axes(["lr=0.01,0.1", "kin.gain=0.1,0.2 train.momentum=0.9"])
     labels = [c.label for c in candidates("fedavg", asked)]
     assert labels == [f"fedavg:train.lr={lr}:train.momentum=0.9" for lr in (0.01, 0.1)]
     assert len(candidates("kin", asked)) == 4

@@ -36,7 +36,7 @@ def compare(
     ] = None,
     tune: Annotated[
         list[str] | None,
-        typer.Option(help="Choose for each method first: 'lr=0.01,0.1 kin.margin=0.1,0.2'."),
+        typer.Option(help="Choose for each method first: 'lr=0.01,0.1 kin.gain=0.1,0.2'."),
     ] = None,
     tune_seeds: TuneSeeds = 2,
     tune_by: TuneBy = None,

@@ -65,8 +65,8 @@ def written(value: Any) -> str:
 def axes(texts: Iterable[str]) -> Axes:
     """What `key=a,b,c` ask for, several of them in a text or in several.
 
-    >>> axes(["lr=0.01,0.1 kin.margin=0.1,0.2"])
-    {'lr': (0.01, 0.1), 'kin.margin': (0.1, 0.2)}
+    >>> axes(["lr=0.01,0.1 kin.gain=0.1,0.2"])
+    {'lr': (0.01, 0.1), 'kin.gain': (0.1, 0.2)}
     """
     found: dict[str, tuple[Any, ...]] = {}
     for text in (part for whole in texts for part in whole.split()):
