@@ -49,6 +49,8 @@ class Dirichlet(Kind):
     small: Literal["repair", "error"] = "repair"  # move samples from the largest clients | refuse
     cap: bool = False  # nobody is filled beyond N / n samples; noniid-labeldir: true
 
+    later = ("cap",)
+
 
 @checked(frozen=True)
 class LabelSkew(Kind):
@@ -237,7 +239,7 @@ def parse(text: str) -> Kind:
     Fields are given by name or in order; the names of NIID-Bench are understood.
 
     >>> parse("dirichlet:0.3")
-    Dirichlet(alpha=0.3, min_samples=10, small='repair')
+    Dirichlet(alpha=0.3, min_samples=10, small='repair', cap=False)
     >>> parse("label-groups:0-2/3-6+quantity").base.groups
     ((0, 1, 2), (3, 4, 5, 6))
     """
