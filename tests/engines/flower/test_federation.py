@@ -36,9 +36,9 @@ def listening(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def serial(m: Machine) -> Path:
-    out = m.home / f"serial-{m.file.stem}"
-    coterie("run", m.file, "--engine", "serial", "--out", out, "--quiet", cwd=m.home)
+def serial(m: Machine, *settings: str) -> Path:
+    out = m.home / f"serial-{m.file.stem}{len(settings) or ''}"
+    coterie("run", m.file, *settings, "--engine", "serial", "--out", out, "--quiet", cwd=m.home)
     return out
 
 
@@ -66,6 +66,31 @@ def test_five_methods_have_the_bits_of_the_serial_engine(standing: Machine, meth
     assert final(standing.home / out) == final(want)
     assert accuracies(standing.home / out) == accuracies(want)
     assert standing.outside() == []
+
+
+OPTIMISED = (
+    "train.optimiser=adamw",
+    "train.clip=1.0",
+    "train.schedule=cosine",
+    "server.optimiser=yogi",
+    'evaluate.metrics=["macro_f1","per_class_accuracy"]',
+)
+
+
+@pytest.mark.xdist_group("standing")
+def test_optimisers_schedules_and_metrics_have_the_bits_of_the_serial_engine(
+    standing: Machine,
+) -> None:
+    standing.write("fedclust", 2)
+    want = serial(standing, *OPTIMISED)
+    assert standing.serve("optimised", *OPTIMISED).wait(1800) == 0, standing.said("optimised")()
+    assert final(standing.home / "optimised") == final(want)
+    there, here = (
+        (folder / "metrics.csv").read_text() for folder in (standing.home / "optimised", want)
+    )
+    told = [line for line in here.splitlines() if "macro_f1" in line or ",class_" in line]
+    assert told
+    assert told == [line for line in there.splitlines() if "macro_f1" in line or ",class_" in line]
 
 
 def supernode(process: subprocess.Popen[bytes]) -> int:
