@@ -133,6 +133,7 @@ TERMS = {
         Solver(lr=0.1, batch=4, optimiser=SGD(weight_decay=0.1)),
         {"train": lambda i: "head"},
     ),
+    "meta, head alone": (Solver(lr=0.1, batch=4, meta=0.2), {"train": lambda i: "head"}),
 }
 
 

@@ -155,6 +155,8 @@ class Solver(Sendable):
         else:  # the gradient is taken where an inner step leads, and applied where we are
             here = w.clone()
             net.gradient(*inner)
+            if net.mask is not None:
+                g.mul_(net.mask)  # what does not learn stays where it is in the inner step, too
             w.add_(g, alpha=-self.meta)
             net.gradient(*batch)
             w.copy_(here)
