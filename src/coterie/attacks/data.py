@@ -74,6 +74,6 @@ class Poisoned(Population):
         """The honest client of the target group whose samples a hostile one has got hold of."""
         group = self.group
         assert group is not None  # attackers() has seen to it
-        members = (group == self.attack.target).nonzero().flatten().tolist()
+        members: list[int] = (group == self.attack.target).nonzero().flatten().tolist()
         honest = [j for j in members if j not in self.who] or members
         return honest[self.who.index(i) % len(honest)]

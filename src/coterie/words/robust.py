@@ -84,7 +84,7 @@ def norm_clipped(rows: Tensor, start: Tensor) -> Tensor:
 
 def middle(x: Tensor) -> Tensor:
     """The median of some numbers: (m,) -> ()."""
-    return median(x[:, None])[0]
+    return median(x[:, None]).squeeze(0)
 
 
 RULES: dict[str, Callable[[Tensor, int, Tensor], Tensor]] = {  # of rows, f and the model before
