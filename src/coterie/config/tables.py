@@ -81,7 +81,7 @@ def refuses(method: str) -> Mapping[str, str]:
     """What a method's formulas cannot have, and why; one of the table is read, not imported.
 
     >>> list(refuses("scaffold"))
-    ['optimiser', 'clip', 'server']
+    ['optimiser', 'clip', 'server', 'merge']
     """
     if method in METHODS:
         module, name = METHODS[method].path.split(":")

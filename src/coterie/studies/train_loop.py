@@ -27,14 +27,7 @@ from coterie.runs.records import RunFolder
 from coterie.studies import changes, trust, tuned
 from coterie.studies.best_round import BestRound
 from coterie.studies.result import Result
-from coterie.studies.telling import (
-    Told,
-    tell_asked,
-    tell_held_back,
-    tell_unplaced,
-    telling,
-    telling_why,
-)
+from coterie.studies.telling import Told, tell_asked, telling, telling_why
 from coterie.tasks.measured import measured
 from coterie.words.suspicion import suspects
 
@@ -132,10 +125,7 @@ def train_loop(
             folder.record(seen, rows, names, truth, kind)
             if due:
                 folder.checkpoint(state, fed.memories(), facts or {}, best.round)
-        tell_asked(asked, names, say, told)
-        tell_held_back(fed.held_back(asked, state), state, names, say, told)
-        tell_unplaced(changes.waiting(state, population), state.round, names, say, told)
-        trust.tell_trust(state, names, say, told)
+        trust.tell_clients(fed, asked, state, changes.waiting(state, population), say, told)
         now = time.perf_counter()
         spent = {"seconds": round(now - clock, 4), "evaluate_seconds": round(now - trained, 4)}
         at = {"event": "round", "round": state.round, "rounds": plan.rounds}
@@ -147,7 +137,7 @@ def train_loop(
     state = best.take(state, fed, folder, say)
     seconds = time_of(began, folder if saved else None)
     summary = summary_of(them.method, population, plan, history, state)
-    summary |= trust.trusted(state, names, them.attackers)
+    summary |= trust.attacked(them.attackers, names)
     if folder:
         folder.summary(summary | {"seconds": seconds})
     path = folder.path if folder else None
@@ -286,6 +276,7 @@ def summary_of(
         out["clusters"]["rounds_to_recover"] = took[0] if took else None
         if population.course.pattern == "recurring":
             out["clusters"]["rounds_to_recover_each"] = took
+    out |= trust.doubted(state, population.names)
     return out | {way: int(history.total(way)) for way in ways}
 
 

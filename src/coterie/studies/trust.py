@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from coterie.attacks.attackers import Attackers
 from coterie.core.events import Listener
 from coterie.core.loop import Scores
-from coterie.core.types import State
+from coterie.core.types import Asked, Engine, State
 from coterie.runs.history import Row
 from coterie.runs.measure import of_all
-from coterie.studies.telling import Told
+from coterie.studies.telling import Told, tell_asked, tell_held_back, tell_unplaced
 from coterie.words.robust import LACKING
 from coterie.words.suspicion import SEEN, suspects
 
@@ -66,11 +67,25 @@ def tell_trust(state: State, names: Sequence[str], say: Listener, told: Told) ->
             say({"event": "unmerged", **at, "answers": answers, "needed": needed})
 
 
-def trusted(state: State, names: Sequence[str], them: Attackers) -> Mapping[str, Any]:
-    """What the summary of a run says of it."""
+def tell_clients(
+    fed: Engine, asked: Sequence[Asked], state: State, waiting: Tensor, say: Listener, told: Told
+) -> None:
+    """Tell what is out of the ordinary about clients after a round; some wait for a model."""
+    tell_asked(asked, fed.names, say, told)
+    tell_held_back(fed.held_back(asked, state), state, fed.names, say, told)
+    tell_unplaced(waiting, state.round, fed.names, say, told)
+    tell_trust(state, fed.names, say, told)
+
+
+def attacked(them: Attackers, names: Sequence[str]) -> dict[str, Any]:
+    """What a summary says of an attack."""
+    who = [names[i] for i in them.who]
+    return {"attack": {"kind": them.attack.kind, "clients": who}} if who else {}
+
+
+def doubted(state: State, names: Sequence[str]) -> dict[str, Any]:
+    """What a summary says of suspicious clients, and of clusters of too few answers."""
     out: dict[str, Any] = {}
-    if them.who:
-        out["attack"] = {"kind": them.attack.kind, "clients": [names[i] for i in them.who]}
     if SEEN in state.memory:
         out["suspects"] = [{"client": names[i], "why": why(s)} for i, s in suspects(state).items()]
     if LACKING in state.memory:
