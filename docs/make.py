@@ -259,7 +259,7 @@ def rooms() -> str:
     said = {}
     for file in (ROOT / "src" / "coterie").glob("*/__init__.py"):
         text = ast.get_docstring(ast.parse(file.read_text())) or ""
-        (may,) = re.findall(r"^May touch: (.*)\.$", text, re.MULTILINE)
+        (may,) = re.findall(r"^May touch: (.*)\.$", text, re.MULTILINE | re.DOTALL)
         said[file.parent.name] = (text.splitlines()[0], may)
     named = {room: set(re.findall(r"\w+", may)) & said.keys() for room, (_, may) in said.items()}
     named["cli"] = said.keys() - {"cli"}  # everything

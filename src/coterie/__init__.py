@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from coterie.core.version import __version__
 
 if TYPE_CHECKING:  # every public name, once: for type checkers, and below for whoever uses it
+    from coterie.attacks.attack import Attack as Attack
     from coterie.core.answers import AnswerForm as AnswerForm
     from coterie.core.answers import Form as Form
     from coterie.core.bounds import Count as Count
@@ -150,6 +151,7 @@ if TYPE_CHECKING:  # every public name, once: for type checkers, and below for w
     from coterie.words import distance as distance
     from coterie.words import grouping as grouping
     from coterie.words import mixing as mixing
+    from coterie.words import robust as robust
     from coterie.words import voting as voting
     from coterie.words.mixing import merge as merge
     from coterie.words.mixing import mix as mix

@@ -182,6 +182,7 @@ def asked(
         return config, resume
     config = load(file, given, allow_code=allow_code)
     federation.refuse_few_shots(config)
+    federation.refuse_attack(config)
     return config, out or experiment.fresh(config)
 
 

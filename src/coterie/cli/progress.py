@@ -52,6 +52,13 @@ def warning(event: Event) -> str:
             f"warning round {event['round']}: {event['task']} was done one by one, which is "
             f"slower, for {some(event['clients'])}: {event['why']}"
         )
+    if event["event"] == "suspect":
+        return f"warning round {event['round']}: client {event['client']}: {event['why']}"
+    if event["event"] == "unmerged":
+        return (
+            f"warning round {event['round']}: cluster {event['cluster']} keeps its model: "
+            f"{event['answers']} answered, and it takes {event['needed']} to withstand hostile ones"
+        )
     if event["event"] == "untested":
         return f"warning round {event['round']}: no test samples: {some(event['clients'])}"
     if event["event"] == "replaced":
@@ -62,7 +69,10 @@ def warning(event: Event) -> str:
 
 
 def news(event: Event) -> list[str]:
-    """What changed about the clients: who came, and how far those are who drift."""
+    """What changed about the clients: who came, who is hostile, how far those are who drift."""
+    if event["event"] == "attack":
+        who = f"{event['kind']} from round {event['start']} on by {some(event['clients'])}"
+        return [f"attack  {who}"]
     if event["event"] == "arrived":
         return [f"clients round {event['round']}: these have come: {some(event['clients'])}"]
     if event["event"] == "drift":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,10 +10,11 @@ import typer
 
 from coterie.cli import options, running, say
 from coterie.cli.options import AllowCode, JsonEvents, Live, NoReport, Out, Quiet, Run, Settings
-from coterie.cli.progress import behind, clusters, warnings, watching
+from coterie.cli.progress import behind, clusters, some, warnings, watching
 from coterie.cli.report import watched
 from coterie.core import storage
 from coterie.core.shell import command
+from coterie.core.units import count
 from coterie.runs.files import toml_of
 
 if TYPE_CHECKING:
@@ -121,6 +122,8 @@ def conclude(name: str, result: Result, json: bool, again: Callable[[int], str])
     say.result(runs_table({name: result}))
     if text := chosen(result.summary):
         say.label("taken", text)
+    for label, text in doubts(result.summary):
+        say.label(label, text)
     say.label("records", f"{result.folder}  (metrics.csv, clusters.csv, summary.json)")
     if result.page:
         say.label("report", f"{result.page}    open it: {command('open', result.folder)}")
@@ -174,6 +177,22 @@ def runs_table(runs: Mapping[str, Result]) -> str:
         )
         rows.append(row)
     return say.table(head, rows, numbers=True)
+
+
+def doubts(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Who was hostile or is suspicious, and what could not be merged, each behind a word."""
+    if attack := summary.get("attack"):
+        ends = summary[summary["stage"]]
+        honest, hostile = (ends.get(f"accuracy_{who}") for who in ("honest", "attackers"))
+        told = f"honest clients {say.percent(honest)}, hostile ones {say.percent(hostile)}"
+        yield "attack", f"{attack['kind']} by {count(len(attack['clients']), 'client')}: {told}"
+    if suspects := summary.get("suspects"):
+        yield (
+            "suspect",
+            f"{count(len(suspects), 'client')}: {some([s['client'] for s in suspects])}",
+        )
+    if times := summary.get("unmerged"):
+        yield "merge", f"{count(times, 'time')} a cluster of too few answers kept its model"
 
 
 def chosen(summary: Mapping[str, Any]) -> str:

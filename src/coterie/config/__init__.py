@@ -1,6 +1,6 @@
 """The experiment file: its tables, its checks, and its resolved form. Free of torch.
 
-May touch: core, methods, models, data, engines.
+May touch: core, attacks, methods, models, data, engines.
 """
 
 from coterie.config.load import load, loads

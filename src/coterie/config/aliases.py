@@ -23,6 +23,7 @@ ALIASES: dict[str, tuple[str, str]] = {
         ("train", "optimiser", "optimizer local_optimizer"),
         ("train", "weight_decay", "l2"),
         ("server", "optimiser", "server_optimizer server_optimiser"),
+        ("server", "merge", "aggregator aggregation_rule robust_aggregation"),
         ("train", "clip", "clip_norm clip_grad_norm grad_clip gradient_clip max_grad_norm"),
         ("train", "schedule", "lr_schedule lr_scheduler scheduler"),
         ("train", "warmup_rounds", "warmup"),

@@ -11,6 +11,7 @@ from coterie.config.problems import Path, Problem
 from coterie.config.tables import all_fields, refuses
 from coterie.config.validate import fits
 from coterie.core import best_by
+from coterie.core.byzantine import hostile, needed
 from coterie.core.metric_names import METRICS, objections
 from coterie.core.suggest import similar
 from coterie.data import kinds, named
@@ -109,6 +110,36 @@ def server(v: Sound) -> Iterator[Problem]:
     if why:
         fix = f"{why}; leave it out, or choose another method"
         yield Problem(("server", "optimiser"), kind, f"not with {method}", fix)
+
+
+def merging(v: Sound) -> Iterator[Problem]:
+    """A robust merge for a method that does not average, or of too few answers."""
+    rule, method = v("server", "merge"), v("method")
+    if rule == "mean" and not v("server", "flag"):
+        return
+    if why := no_merge(method):
+        able = ", ".join(name for name in METHODS if not no_merge(name))
+        key, given = ("merge", rule) if rule != "mean" else ("flag", True)
+        fix = f"{why}; leave it out, or choose a method that averages: {able}"
+        yield Problem(("server", key), given, f"not with {method}", fix)
+    clients, share = v("partition", "clients"), v("server", "byzantine")
+    if rule == "mean" or not clients:
+        return
+    m = max(1, int(v("train", "participation") * clients + 0.5))
+    several = method not in METHODS or METHODS[method].family == "clustered"
+    if not any(n >= needed(rule, n, share) for n in (range(2, m + 1) if several else (m,))):
+        f, least = hostile(m, share), needed(rule, m, share)
+        reason = f"takes {least} answers where {f} of {m} may be hostile"
+        fix = "more clients, a larger train.participation, or a smaller server.byzantine"
+        yield Problem(("server", "merge"), rule, reason, fix)
+
+
+def no_merge(method: str) -> str:
+    """Why a method has nothing that could be merged in another way, or nothing."""
+    no = refuses(method)
+    if "merge" in no or "server" in all_fields(method):
+        return no.get("merge", "")
+    return no.get("server", "its class has no field `server`")
 
 
 def clusters(v: Sound) -> Iterator[Problem]:
@@ -249,6 +280,7 @@ RULES: tuple[Callable[[Sound], Iterator[Problem]], ...] = (
     cohort,
     recipe,
     server,
+    merging,
     clusters,
     groups,
     protocol,

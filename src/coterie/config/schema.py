@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, ClassVar, Literal
 
+from coterie.attacks.attack import Attack
 from coterie.core.best_by import Stop
 from coterie.core.bounds import (
     Cores,
     Count,
     Decay,
+    Minority,
     NonNegative,
     Positive,
     Processes,
@@ -143,13 +145,18 @@ class Train:
 
 @dataclass(frozen=True)
 class Server:
-    """What the server makes of an average, for methods that average."""
+    """What the server makes of what clients trained, for methods that average."""
 
     optimiser: Literal["none", "momentum", "adagrad", "adam", "yogi"] = "none"  # none: the average
     lr: Positive | None = None  # of the server's step; not given: 1 with momentum, else 0.1
     beta1: Decay = 0.9  # of the running mean of the differences; of momentum, the momentum
     beta2: Decay = 0.99  # adam, yogi: of their running square
     tau: Positive = 1e-3  # adagrad, adam, yogi: the smaller, the more adaptive
+    merge: Literal["mean", "trimmed-mean", "median", "multi-krum", "norm-clip"] = (
+        "mean"  # of each cluster; all but the mean withstand hostile clients
+    )
+    byzantine: Minority = 0.2  # share of a cluster's answers that a robust merge withstands
+    flag: bool = False  # look for suspicious clients; a robust merge always does
 
 
 @dataclass(frozen=True)
@@ -212,6 +219,7 @@ class Config:
     server: Server = Server()
     evaluate: Evaluate = Evaluate()
     newcomers: Newcomers = Newcomers()
+    attack: Attack = Attack()
     engine: Engine = Engine()
     output: Output = Output()
     origins: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)

@@ -15,7 +15,7 @@ from pathlib import Path as File
 from typing import Any, get_type_hints
 
 from coterie.config import aliases, schema
-from coterie.config.fields import Field, Required, attribute, comments, fields
+from coterie.config.fields import Field, Required, attribute, comments, fields, home
 from coterie.config.problems import Findings, Path, Problem
 from coterie.config.schema import OPTIMISER, SCHEDULE, SOLVER, Config
 from coterie.config.validate import resolve_fields, unknown_key
@@ -32,7 +32,7 @@ TOP = ("method", "seed")  # what stands above all tables
 ELSEWHERE = {  # fields of methods that other tables set, and by which keys
     "solver": ("train", ", ".join((*SOLVER, "optimiser", "schedule"))),
     "fraction": ("train", "participation"),
-    "server": ("server", "optimiser, lr, beta1, beta2, tau"),
+    "server": ("server", "optimiser, lr, beta1, beta2, tau, merge, byzantine, flag"),
 }
 PARTITION = "partition"
 
@@ -49,7 +49,7 @@ def keys_of(table: str) -> dict[str, Field]:
     >>> list(keys_of("partition"))
     ['kind', 'clients']
     """
-    known = dict(fields(schema.__name__, TABLES[table].__name__))
+    known = dict(fields(*home(schema.__name__, TABLES[table].__name__)))
     if table == PARTITION:
         del known["options"]
     return known
@@ -81,7 +81,7 @@ def refuses(method: str) -> Mapping[str, str]:
     """What a method's formulas cannot have, and why; one of the table is read, not imported.
 
     >>> list(refuses("scaffold"))
-    ['optimiser', 'clip', 'server']
+    ['optimiser', 'clip', 'server', 'merge']
     """
     if method in METHODS:
         module, name = METHODS[method].path.split(":")

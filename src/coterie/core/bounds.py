@@ -78,6 +78,7 @@ NonNegative = Annotated[Finite, Ge(0)]
 Share = Annotated[Finite, Gt(0), Le(1)]  # of clients, labels, samples: never none
 Part = Annotated[Finite, Ge(0), Le(1)]  # a weight between none and all
 Decay = Annotated[Finite, Ge(0), Lt(1)]  # momentum, damping
+Minority = Annotated[Finite, Gt(0), Lt(0.5)]  # of clients, whom the others outnumber
 Damping = Annotated[Finite, Ge(0.5), Lt(1)]  # of affinity propagation
 Count = Annotated[int, Ge(1)]
 Whole = Annotated[int, Ge(0)]

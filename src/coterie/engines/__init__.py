@@ -12,6 +12,7 @@ May touch: core, words, tasks, data.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from coterie.core.errors import ConfigError
@@ -45,14 +46,17 @@ def build(
     address: str | None = None,
     inner: str = "",
     tell: Listener = silence,
+    through: Callable[[Backend], Backend] | None = None,
 ) -> Engine:
     """The engine of this name over a population of clients, in so many processes.
 
     `address` is that of a Ray cluster; without one, Ray is started on this machine. `inner` is the
-    engine inside Ray's actors, stacked or compiled. `tell` hears what takes a while.
+    engine inside Ray's actors, stacked or compiled. `tell` hears what takes a while; answers come
+    `through` another backend, if one is given.
     """
     from coterie.engines.front import Front
 
+    behind = backend(name, population, layout, workers, address, inner, tell)
     return Front(
         population,
         layout,
@@ -63,7 +67,7 @@ def build(
         public=population.public,
         groups=population.group,
         columns=population.columns,
-        backend=backend(name, population, layout, workers, address, inner, tell),
+        backend=through(behind) if through else behind,
     )
 
 

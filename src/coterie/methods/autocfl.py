@@ -18,7 +18,7 @@ from coterie.methods.group_once import LANDMARKS, before_groups, kept, landmarks
 from coterie.tasks import Score, Solver, Train
 from coterie.words.distance import cosine_distance, cross_l2, scaled_l2
 from coterie.words.grouping import auto_cut, closest, guard
-from coterie.words.mixing import merge, within
+from coterie.words.mixing import within
 from coterie.words.server import ServerOptimiser
 from coterie.words.voting import (
     adjust_epochs,
@@ -67,7 +67,7 @@ class AutoCFL:
         E = whole_epochs(state.memory["epochs"])[state.placed] if self.keep_epochs else None
         send = {} if E is None else {"epochs": E}
         w = fed.ask(state.placed, Train(self.solver), state, **send)
-        return self.server.advance(state, merge(state, w), fed.layout)
+        return self.server.advance(state, self.server.merged(state, w), fed.layout)
 
     def adjusted(self, state: State, fed: Federation) -> State:
         """A round of phase A: train E_m epochs, average, and see whose losses lag behind."""
@@ -84,7 +84,7 @@ class AutoCFL:
         if len(V) >= self.earliest and should_stop(V, self.latest):
             return self.cluster(state, w, fed)
         E = next_epochs(state, losses, fed.sizes, self.alpha, self.adjust)
-        merged = self.server.advance(state, merge(state, w), fed.layout)
+        merged = self.server.advance(state, self.server.merged(state, w), fed.layout)
         return merged.hold(epochs=E, losses=losses)
 
     def cluster(self, state: State, w: Replies, fed: Federation) -> State:
@@ -109,7 +109,7 @@ class AutoCFL:
             report_guard_kept=torch.tensor(float(seen.kept)),
             **kept(M, some.clients, len(fed.clients)),
         )
-        return merge(self.join(grouped, others, fed), w)
+        return self.server.merged(self.join(grouped, others, fed), w)
 
     def place(self, state: State, fed: Federation) -> State:
         """Before the clustering, the one model; after it, the cluster of least mean Eq. 6."""

@@ -18,7 +18,6 @@ from coterie.core.types import Federation, State
 from coterie.tasks import SGD, Score, Solver, Train
 from coterie.words.distance import cosine
 from coterie.words.grouping import bipartition, closest, incongruence, separable
-from coterie.words.mixing import merge
 from coterie.words.server import ServerOptimiser
 
 
@@ -49,7 +48,7 @@ class CFL:
         """FedAvg inside each cluster; then each cluster that asks for it is split."""
         before = self.place(state, fed)
         w = fed.ask(before.placed, Train(self.solver), before)
-        state = self.server.advance(before, merge(before, w), fed.layout)
+        state = self.server.advance(before, self.server.merged(before, w), fed.layout)
         dw = (w.values - before.of(w.clients))[:, fed.layout.columns("params")]
         seen, sizes = [], w.counted(before.assign[w.clients])
         for c in before.assign[w.clients].unique().tolist():

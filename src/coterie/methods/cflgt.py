@@ -19,7 +19,6 @@ from coterie.methods.group_once import LANDMARKS, before_groups, kept, landmarks
 from coterie.tasks import SGD, Solver, Train, Trajectory
 from coterie.words.distance import cross_trajectories, trajectories
 from coterie.words.grouping import Exemplars, closest, exemplars, mean_hopkins, silhouette
-from coterie.words.mixing import merge
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class CFLGT(FedAvg):
         if state.round < self.pretrain:
             state = self.place(state, fed)
             w = fed.ask(fed.clients, Train(self.solver), state)
-            return self.server.advance(state, merge(state, w), fed.layout)
+            return self.server.advance(state, self.server.merged(state, w), fed.layout)
         if "exemplars" not in state.memory:
             state = self.cluster(state, fed)
         state = self.place(state, fed)

@@ -6,6 +6,9 @@ Re-Training with Federated Features. IJCAI 2022.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, one_hot, pad
@@ -64,6 +67,10 @@ class CReFF(FedAvg):
     match_lr: Positive = 0.1  # their rate
     retrain_steps: Count = 300  # of the classifier on the features, in each round
     retrain_lr: Positive = 0.01  # their rate
+
+    refuses: ClassVar[Mapping[str, str]] = {
+        "merge": "its classifier follows from the plain mean of the clients' gradients"
+    }
 
     def init(self, fed: Federation) -> State:
         """Features of pure chance, and no class of which anything is known."""

@@ -15,7 +15,6 @@ from torch import Tensor
 from coterie.core.bounds import Count, NonNegative, Share, dataclass
 from coterie.core.types import Federation, State, Task
 from coterie.tasks import Score, Solver, Train
-from coterie.words.mixing import merge
 from coterie.words.server import ServerOptimiser
 
 
@@ -47,7 +46,7 @@ class FedAvg:
         """Draw, train, average."""
         state = self.place(state, fed)
         w = fed.ask(fed.sample(self.fraction), self.local, state)
-        return self.server.advance(state, merge(state, w), fed.layout)
+        return self.server.advance(state, self.server.merged(state, w), fed.layout)
 
     def place(self, state: State, fed: Federation) -> State:
         """A newcomer takes the one model there is."""

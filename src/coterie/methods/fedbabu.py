@@ -11,7 +11,6 @@ from coterie.core.bounds import Count, dataclass
 from coterie.core.types import Federation, State, Task
 from coterie.methods.fedavg import FedAvg
 from coterie.tasks import Score, Train
-from coterie.words.mixing import merge
 
 
 @dataclass(frozen=True)
@@ -38,5 +37,5 @@ class FedBABU(FedAvg):
         """Draw, train the body, average it."""
         state = self.place(state, fed)
         w = fed.ask(fed.sample(self.fraction), self.local, state)
-        merged = merge(state, w, fed.layout.columns("~head"))
+        merged = self.server.merged(state, w, fed.layout.columns("~head"))
         return self.server.advance(state, merged, fed.layout)

@@ -20,7 +20,7 @@ from coterie.methods.group_once import LANDMARKS, landmarks
 from coterie.tasks import SGD, Score, Solver, Train
 from coterie.words.distance import kl_logits
 from coterie.words.grouping import closest, farthest_first, kmeanspp
-from coterie.words.mixing import mix, provisional, within
+from coterie.words.mixing import provisional
 from coterie.words.server import ServerOptimiser
 
 
@@ -67,8 +67,7 @@ class FedDS:
             some, _ = landmarks(replace(w, extra={"said": p}), self.landmarks, fed)
             state = self.seed(state, some.values, some.extra["said"], fed)
         u = closest(kl_logits(p, predictions(state.models, fed)))
-        W = within(u, w.counted(u), state.k)
-        merged = state.hold(mix(W, w.values, keep=state.models)).reassign(w.clients, u)
+        merged = self.server.merged(state.reassign(w.clients, u), w)
         return merged if first else self.server.advance(state, merged, fed.layout)
 
     def seed(self, state: State, w: Tensor, p: Tensor, fed: Federation) -> State:

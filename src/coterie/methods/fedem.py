@@ -193,6 +193,9 @@ class FedEM:
     clusters: Count = 3  # M, components
     server: ServerOptimiser = field(default=ServerOptimiser(), kw_only=True)  # of the average
 
+    refuses: ClassVar[Mapping[str, str]] = {
+        "merge": "every client counts for every component, by its samples"
+    }
     kind = "clustered"
     score: ClassVar[Evaluation] = ScoreMixture()  # every client tests its mixture
 

@@ -26,6 +26,7 @@ class FedNova(FedAvg):
         "optimiser": "its weights |a_i| count how often a gradient enters the steps of SGD",
         "nesterov": "its weights |a_i| are those of plain momentum",
         "server": "its weights |a_i| say how long the step of the server is",
+        "merge": "its weights |a_i| follow from how many steps a client says it made",
     }
 
     def round(self, state: State, fed: Federation) -> State:

@@ -6,7 +6,9 @@ Collaboration. ICLR 2023.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import field, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -116,6 +118,9 @@ class FedPAC:
     collaborate: bool = True  # heads are mixed; False: each client keeps the one it trained
     server: ServerOptimiser = field(default=ServerOptimiser(), kw_only=True)  # of the body
 
+    refuses: ClassVar[Mapping[str, str]] = {
+        "merge": "heads are mixed from everybody's, and class means summed, as they come"
+    }
     kind = "personal"
     score = Score()  # every client tests the body with its own head
 

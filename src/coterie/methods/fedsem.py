@@ -18,7 +18,7 @@ from coterie.core.types import Federation, Replies, State
 from coterie.methods.group_once import LANDMARKS, landmarks, round_in_groups
 from coterie.tasks import SGD, Score, Solver, Train
 from coterie.words.grouping import kmeans, nearest
-from coterie.words.mixing import merge, mix, provisional, within
+from coterie.words.mixing import mix, provisional, within
 from coterie.words.server import ServerOptimiser
 
 
@@ -59,7 +59,7 @@ class FedSEM:
             state = state.hold(self.centres(state, w, fed), seeded=torch.ones(1))
         params = fed.layout.columns("params")
         labels = nearest(w.values[:, params], state.models[:, params])
-        merged = merge(state.reassign(w.clients, labels), w)
+        merged = self.server.merged(state.reassign(w.clients, labels), w)
         return merged if first else self.server.advance(state, merged, fed.layout)
 
     def centres(self, state: State, w: Replies, fed: Federation) -> Tensor:

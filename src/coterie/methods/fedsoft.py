@@ -37,7 +37,8 @@ class FedSoft:
     kind = "clustered"
     score = Score(private="all")  # every client tests its personal model
     refuses: ClassVar[Mapping[str, str]] = {
-        "server": "nobody trains from a centre: there is no step from it to take"
+        "server": "nobody trains from a centre: there is no step from it to take",
+        "merge": "every client counts for every centre, by its shares",
     }
 
     def init(self, fed: Federation) -> State:

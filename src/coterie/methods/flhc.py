@@ -18,7 +18,7 @@ from coterie.methods.group_once import LANDMARKS, before_groups, kept, landmarks
 from coterie.tasks import Solver, Train
 from coterie.words.distance import l2
 from coterie.words.grouping import agglomerate, nearest
-from coterie.words.mixing import merge, mix, within
+from coterie.words.mixing import mix, within
 from coterie.words.voting import whole_epochs
 
 
@@ -60,7 +60,7 @@ class FLHC(FedAvg):
         if not w:
             return state
         E = next_epochs(state, losses, fed.sizes, self.alpha, self.adjust)
-        merged = self.server.advance(state, merge(state, w), fed.layout)
+        merged = self.server.advance(state, self.server.merged(state, w), fed.layout)
         return merged.hold(epochs=E, losses=losses)
 
     def cluster(self, state: State, fed: Federation, **epochs: torch.Tensor) -> State:
@@ -77,7 +77,7 @@ class FLHC(FedAvg):
             centres=centres,
             **kept(D, some.clients, len(fed.clients)),
         )
-        return merge(self.join(grouped, others, fed), w)
+        return self.server.merged(self.join(grouped, others, fed), w)
 
     def place(self, state: State, fed: Federation) -> State:
         """Before the clustering, the one model; then train from w and join the nearest cluster."""

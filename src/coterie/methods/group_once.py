@@ -14,7 +14,6 @@ from torch import Tensor
 from coterie.core.rng import stream
 from coterie.core.types import Federation, Replies, State
 from coterie.tasks import Solver, Train
-from coterie.words.mixing import merge
 from coterie.words.server import ServerOptimiser
 
 LANDMARKS = 2000  # clients that are grouped at once, unless the user says otherwise
@@ -50,7 +49,7 @@ def round_in_groups(
 ) -> State:
     """FedAvg inside each group: draw among those who are in one, train, average."""
     cohort = fed.sample(fraction, among=state.placed)
-    merged = merge(state, fed.ask(cohort, Train(solver), state))
+    merged = server.merged(state, fed.ask(cohort, Train(solver), state))
     return server.advance(state, merged, fed.layout)
 
 

@@ -6,7 +6,7 @@ NeurIPS 2020.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Literal
 
 import torch
@@ -17,7 +17,7 @@ from coterie.core.rng import stream
 from coterie.core.types import Federation, Replies, State
 from coterie.tasks import Choose, Losses, Score, Solver, Train
 from coterie.words.grouping import closest, kmeans
-from coterie.words.mixing import average, merge, mix
+from coterie.words.mixing import average
 from coterie.words.server import ServerOptimiser
 
 
@@ -95,12 +95,13 @@ class IFCA:
 
     def merge(self, state: State, w: Replies, fed: Federation) -> State:
         """Each cluster's own average; a shared extractor is the average of everybody's."""
-        merged = merge(state, w)
+        merged = self.server.merged(state, w)
         if self.share == "none" or not w:
             return merged
         body = fed.layout.columns("~head")
         models = merged.models.clone()
-        models[:, body] = mix(average(w.counted()), w.values)[:, body]
+        everybody = replace(merged, models=state.models[:1], assign=torch.zeros_like(state.assign))
+        models[:, body] = self.server.merged(everybody, w).models[:, body]
         return merged.hold(models)
 
     def place(self, state: State, fed: Federation) -> State:

@@ -22,7 +22,7 @@ from coterie.methods.regrouping import divided, mean_model, trial, united
 from coterie.tasks import Gains, Solver, Train, TrainHalves, VerifiedScore, equal_steps
 from coterie.words.distance import cosine_distance
 from coterie.words.grouping import verified_groups
-from coterie.words.mixing import merge, mix, within
+from coterie.words.mixing import mix, within
 from coterie.words.server import ServerOptimiser
 
 DEVIATION = 1.4826  # a standard deviation in median deviations, if rises are normal
@@ -70,7 +70,7 @@ class Kin:
         state = self.place(state, fed)
         cohort = fed.sample(self.fraction, among=state.placed)
         w = fed.ask(cohort, Train(self.solver, report=("before",)), state)
-        start, state = state, self.server.advance(state, merge(state, w), fed.layout)
+        start, state = state, self.server.advance(state, self.server.merged(state, w), fed.layout)
         if not w or "fit" not in state.memory:
             return state
         now, (due, gap) = state.round + 1, state.memory["look"].tolist()
@@ -171,11 +171,11 @@ class Kin:
             return state
         absent = (state.assign == c).index_fill(0, w.clients, False)[: len(fed.clients)]
         bar = state.memory["bar"].masked_fill(absent, -torch.inf)
-        return divided(state, c, w, labels).hold(bar=bar)
+        return divided(state, c, w, labels, self.server).hold(bar=bar)
 
     def helps(self, w: Replies, labels: Tensor, fed: Federation) -> bool:
         """Whether clients clearly gain by these groups, and none of the groups loses."""
-        said = trial(w, labels, self.tuning, fed)
+        said = trial(w, labels, self.tuning, fed, self.server)
         return (
             said is not None
             and said.gain > self.gain
@@ -196,7 +196,7 @@ class Kin:
         labels = (state.assign[both.clients] == d).long()
         if len(labels.unique()) < 2:
             return state  # one of them was not seen
-        said = trial(both, labels, self.tuning, fed)
+        said = trial(both, labels, self.tuning, fed, self.server)
         if said is None or said.sure > -self.sure or said.most > 0:
             return state
         return united(state, c, d, mean_model(state, c, d, fed.sizes))

@@ -40,7 +40,6 @@ from coterie.tasks import (
     own_row,
     trained,
 )
-from coterie.words.mixing import merge
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ class LGFedAvg(FedAvg):
         """FedAvg on the columns that are not private."""
         state = self.place(state, fed)
         w = fed.ask(fed.sample(self.fraction), self.local, state)
-        merged = merge(state, w, fed.layout.columns(f"~{self.private}"))
+        merged = self.server.merged(state, w, fed.layout.columns(f"~{self.private}"))
         return self.server.advance(state, merged, fed.layout)
 
 

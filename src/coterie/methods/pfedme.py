@@ -84,7 +84,9 @@ class PFedMe(FedAvg):
         w = fed.ask(fed.sample(self.fraction), self.local, state)
         if not w:
             return state
-        return state.hold(move(uniform(len(w)), w.values, state.models[0], self.beta)[None])
+        merged = self.server.merged(state, w)
+        rows = merged.models if self.server.robust else w.values
+        return merged.hold(move(uniform(len(rows)), rows, state.models[0], self.beta)[None])
 
     def place(self, state: State, fed: Federation) -> State:
         """A newcomer makes its theta near w, of which nobody hears."""

@@ -1,7 +1,8 @@
 """What a method's formulas cannot have: said by the method as data, checked before anything runs.
 
-A class says it in `refuses`, with the reason: `optimiser` (any but SGD), `nesterov`, `clip`, or
-`server` (an optimiser of the server's). Experiment files are checked against the same words.
+A class says it in `refuses`, with the reason: `optimiser` (any but SGD), `nesterov`, `clip`,
+`server` (an optimiser of the server's) or `merge` (a robust merge, or flagging). Experiment files
+are checked against the same words.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ def refusals(method: object) -> Iterator[Refused]:
     server = getattr(method, "server", None)
     if isinstance(server, ServerOptimiser) and server.kind != "none":
         given["server"] = server
+    if isinstance(server, ServerOptimiser) and (server.robust or server.flag):
+        given["merge"] = server.merge
     for setting, value in given.items():
         if setting in refuses:
             yield Refused(setting, value, refuses[setting])

@@ -17,6 +17,9 @@ from coterie.core.types import Federation, Replies, State
 from coterie.tasks import Gains, Solver
 from coterie.words.grouping import clear
 from coterie.words.mixing import mix, within
+from coterie.words.server import ServerOptimiser
+
+BY_SIZE = ServerOptimiser()  # one that averages by samples
 
 
 @dataclass(frozen=True)
@@ -50,23 +53,45 @@ def dealt(labels: Tensor, rng: torch.Generator) -> Tensor:
     return fold
 
 
-def trial(w: Replies, labels: Tensor, tuning: Solver, fed: Federation) -> Verdict | None:
+def trial(
+    w: Replies,
+    labels: Tensor,
+    tuning: Solver,
+    fed: Federation,
+    server: ServerOptimiser = BY_SIZE,
+) -> Verdict | None:
     """Whether clients fare better with the mean of their group than with the mean of all groups.
 
     Both are means of what clients of the other fold trained. None if nobody answers.
     """
     groups = int(labels.max()) + 1
     fold = dealt(labels, stream(fed.seed, "folds", fed.round))
-    everybody = mix(within(fold, w.sizes, 2), w.values, keep=w.values[:1].repeat(2, 1))
+    everybody = means(w, fold, w.sizes, w.values[:1].repeat(2, 1), server)
     alone = everybody.repeat(groups, 1)  # where a group has nobody in a fold, there is no other
-    group = mix(within(2 * labels + fold, w.sizes, 2 * groups), w.values, keep=alone)
+    group = means(w, 2 * labels + fold, w.sizes, alone, server)
     together = State.nobody(everybody, len(fed.clients)).reassign(w.clients, 1 - fold)
     other = group[2 * labels + 1 - fold][:, None]
     r = fed.ask(w.clients, Gains(tuning), together, others=other)
     return verdict(r, labels[torch.isin(w.clients, r.clients)]) if r else None
 
 
-def divided(state: State, c: int, w: Replies, labels: Tensor) -> State:
+def means(
+    w: Replies, labels: Tensor, sizes: Tensor, keep: Tensor, server: ServerOptimiser
+) -> Tensor:
+    """(k, P) the mean of each group by size, or a robust one; a group without any has `keep`."""
+    if not server.robust:
+        return mix(within(labels, sizes, len(keep)), w.values, keep=keep)
+    nobody = State.nobody(keep, int(w.clients.max()) + 1)
+    return server.merged(nobody.reassign(w.clients, labels), w).models
+
+
+def divided(
+    state: State,
+    c: int,
+    w: Replies,
+    labels: Tensor,
+    server: ServerOptimiser = BY_SIZE,
+) -> State:
     """Cluster c as several: the largest group keeps its number, each starts from its own mean.
 
     Members who were not asked stay in c.
@@ -74,7 +99,7 @@ def divided(state: State, c: int, w: Replies, labels: Tensor) -> State:
     groups = int(labels.max()) + 1
     rank = labels.bincount().argsort(descending=True, stable=True).argsort()
     labels = rank[labels]
-    rows = mix(within(labels, w.counted(labels), groups), w.values)
+    rows = means(w, labels, w.counted(labels), state.models[c].repeat(groups, 1), server)
     models = state.models.clone()
     models[c] = rows[0]
     to = torch.where(labels == 0, c, state.k + labels - 1)

@@ -74,6 +74,7 @@ class SCAFFOLD:
         "optimiser": "its variates are the mean gradient, which only the way of SGD tells",
         "clip": "its variates are the mean gradient, which shortened steps do not tell",
         "server": "its server takes a step of its own: scaffold.server_lr",
+        "merge": "the clients' variates would still be summed as they come",
     }
 
     @property

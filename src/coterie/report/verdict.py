@@ -194,7 +194,44 @@ def changed(run: RunData) -> Iterator[str]:
         yield f"Samples changed hands ({events[0]['pattern']} drift) after round {some}."
 
 
-FOUND = (unfinished, changed, refused, held_back, replaced, homeless, untested, told)
+def attacked(run: RunData) -> Iterator[str]:
+    """Clients of a simulation that were hostile, and what they and the others came to."""
+    for e in run.happened("attack"):
+        ends = [
+            f"{who} clients {percent(run.value(f'accuracy_{key}'))}"
+            for who, key in (("honest", "honest"), ("hostile", "attackers"))
+        ]
+        yield (
+            f"Under attack ({e['kind']} from round {e['start']} on) by "
+            f"{listed([str(name) for name in e['clients']])}; at the end: {', '.join(ends)}."
+        )
+
+
+def suspicious(run: RunData) -> Iterator[str]:
+    """Clients that lie apart from their cluster, and clusters that could not be merged."""
+    for e in run.happened("suspect"):
+        yield f"Suspicious since round {e['round']}: client {e['client']}, {e['why']}."
+    if events := run.happened("unmerged"):
+        which = ", ".join(dict.fromkeys(str(e["cluster"]) for e in events))
+        yield (
+            "Too few answers to withstand hostile ones, so the model stayed as it was in some "
+            f"round: cluster {which} (round {events[0]['round']} first: {events[0]['answers']} of "
+            f"the {events[0]['needed']} needed)."
+        )
+
+
+FOUND = (
+    unfinished,
+    attacked,
+    suspicious,
+    changed,
+    refused,
+    held_back,
+    replaced,
+    homeless,
+    untested,
+    told,
+)
 
 
 def listed(names: list[str], most: int = 8) -> str:

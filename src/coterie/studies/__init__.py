@@ -2,5 +2,6 @@
 
 Every run takes the same road, whether its clients are in this process or on other machines.
 
-May touch: core, words, tasks, methods, models, data, engines, runs, config, report, trackers.
+May touch: core, words, tasks, methods, models, data, engines, attacks, runs, config, report,
+trackers.
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
+from coterie.attacks.attack import Attack
 from coterie.core.best_by import Stop
 from coterie.core.client import Client
 from coterie.core.errors import ConfigError, Fault, FieldError
@@ -42,6 +43,7 @@ class FitOptions(PlanOptions, total=False):
     engine: str
     workers: int
     address: str | None
+    attack: Attack | None
 
 
 def method_of(given: Method | str) -> Method:

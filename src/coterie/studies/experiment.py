@@ -59,8 +59,18 @@ LATER: dict[str, dict[str, Any]] = {
         "lr_end": 0.0,
     },
     "data": {"validation_share": 0.0},
-    "server": {"optimiser": "none", "beta1": 0.9, "beta2": 0.99, "tau": 1e-3},
+    "attack": {"kind": "none", "share": 0.2, "clients": [], "start": 1, "target": 0},
+    "server": {
+        "optimiser": "none",
+        "beta1": 0.9,
+        "beta2": 0.99,
+        "tau": 1e-3,
+        "merge": "mean",
+        "byzantine": 0.2,
+        "flag": False,
+    },
 }
+WHOLE = ("server", "attack")  # tables that came as a whole
 OPTIMISERS: dict[str, type[Any]] = {"sgd": SGD, "adam": Adam, "adamw": AdamW}
 
 
@@ -147,6 +157,7 @@ def simulated(config: Config) -> tuple[Config, training.Gather]:
         address=config.engine.address,
         about=about,
         afterwards=welcome,
+        attack=config.attack,
     )
 
 
@@ -322,7 +333,7 @@ def started_with(text: str) -> dict[str, Any]:
     found = flat(text)
     for table in {key.rpartition(".")[0] for key in found}:
         root, _, name = table.rpartition(".")
-        for home in (name, "server") if name == "train" else (name,):  # [server] came as a whole
+        for home in (name, *WHOLE) if name == "train" else (name,):
             for key, meant in LATER.get(home, {}).items():
                 found.setdefault(".".join(filter(None, (root, home, key))), meant)
     return found

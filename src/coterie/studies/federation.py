@@ -54,6 +54,7 @@ def run_federation(
     """
     refuse_few_shots(config)
     refuse_best_round(config)
+    refuse_attack(config)
     known = Agreement.load(folder) if resume else None
 
     def gather(say: Listener, last: Checkpoint | None) -> Gathered:
@@ -146,6 +147,17 @@ def refuse_few_shots(config: Config) -> None:
             code="C050",
             where=f"newcomers.shots = {list(config.newcomers.shots)}",
             fix="set newcomers.shots=[]; `coterie newcomers FILE` tries few samples here",
+        )
+
+
+def refuse_attack(config: Config) -> None:
+    """Refuse an attack: only clients of a simulation can be told to be hostile."""
+    if config.attack.on:
+        raise ConfigError(
+            "clients on other machines are nobody's to make hostile",
+            code="C050",
+            where=f'attack.kind = "{config.attack.kind}"',
+            fix='set attack.kind="none"; `coterie run FILE` simulates the attack here',
         )
 
 

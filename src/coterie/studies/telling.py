@@ -21,6 +21,8 @@ class Told:
     alone: set[int] = field(default_factory=set)
     held_back: dict[int, int] = field(default_factory=dict)  # and in which cluster
     unplaced: list[int] = field(default_factory=list)
+    suspects: set[int] = field(default_factory=set)
+    lacking: set[int] = field(default_factory=set)  # clusters of too few answers
 
 
 def tell_rejected(asked: Iterable[Asked], names: Sequence[str], say: Listener) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from coterie.attacks.attackers import NOBODY, Attackers
 from coterie.config import Config
 from coterie.core import best_by
 from coterie.core.best_by import Stop
@@ -23,18 +24,12 @@ from coterie.runs import choosing, further, measure, metrics
 from coterie.runs.history import History, Row
 from coterie.runs.reading import RunReader
 from coterie.runs.records import RunFolder
-from coterie.studies import changes, tuned
+from coterie.studies import changes, trust, tuned
 from coterie.studies.best_round import BestRound
 from coterie.studies.result import Result
-from coterie.studies.telling import (
-    Told,
-    tell_asked,
-    tell_held_back,
-    tell_unplaced,
-    telling,
-    telling_why,
-)
+from coterie.studies.telling import Told, tell_asked, telling, telling_why
 from coterie.tasks.measured import measured
+from coterie.words.suspicion import suspects
 
 CLUSTERS = ("clusters", "k", "n_clusters")  # how methods call their number of clusters
 
@@ -86,6 +81,7 @@ class Gathered:
     notes: Mapping[str, Any] = field(default_factory=dict)  # of the engine, for checkpoints
     about: Mapping[str, Any] = field(default_factory=dict)  # told at the start: data, network, ...
     afterwards: Callable[[Result], object] = lambda result: None  # before the page is written
+    attackers: Attackers = NOBODY  # of a simulation
 
 
 def train_loop(
@@ -108,7 +104,7 @@ def train_loop(
     announce(them, plan, say, saved)
     began = clock = time.perf_counter()
     previous = changes.shown(saved, population).assign if saved else None
-    told, clustering = Told(), measure.LastFit()
+    told, clustering = Told(suspects=set(suspects(saved)) if saved else set()), measure.LastFit()
     until = saved.round if saved and best.over else plan.rounds
     state, states = saved, run(them.method, fed, until, saved)
     if saved:
@@ -129,9 +125,7 @@ def train_loop(
             folder.record(seen, rows, names, truth, kind)
             if due:
                 folder.checkpoint(state, fed.memories(), facts or {}, best.round)
-        tell_asked(asked, names, say, told)
-        tell_held_back(fed.held_back(asked, state), state, names, say, told)
-        tell_unplaced(changes.waiting(state, population), state.round, names, say, told)
+        trust.tell_clients(fed, asked, state, changes.waiting(state, population), say, told)
         now = time.perf_counter()
         spent = {"seconds": round(now - clock, 4), "evaluate_seconds": round(now - trained, 4)}
         at = {"event": "round", "round": state.round, "rounds": plan.rounds}
@@ -143,6 +137,7 @@ def train_loop(
     state = best.take(state, fed, folder, say)
     seconds = time_of(began, folder if saved else None)
     summary = summary_of(them.method, population, plan, history, state)
+    summary |= trust.attacked(them.attackers, names)
     if folder:
         folder.summary(summary | {"seconds": seconds})
     path = folder.path if folder else None
@@ -184,6 +179,7 @@ def announce(them: Gathered, plan: Plan, say: Listener, saved: State | None) -> 
         }
     )
     if saved is None:
+        trust.tell_attack(them.attackers, them.fed.names, say)
         odd = (*crowded(them.method, len(them.fed.names)), *peculiar(them.population))
         for note in (*them.population.notes, *odd, *them.fed.notes):
             say({"event": "warning", "text": note})
@@ -230,7 +226,11 @@ def tested(
     return [
         row
         for one in found
-        for row in (*measure.tested(state, one, *how), *further.tested(state, one, *how, asked))
+        for row in (
+            *measure.tested(state, one, *how),
+            *trust.apart(state, one, them.attackers.who),
+            *further.tested(state, one, *how, asked),
+        )
     ]
 
 
@@ -276,6 +276,7 @@ def summary_of(
         out["clusters"]["rounds_to_recover"] = took[0] if took else None
         if population.course.pattern == "recurring":
             out["clusters"]["rounds_to_recover_each"] = took
+    out |= trust.doubted(state, population.names)
     return out | {way: int(history.total(way)) for way in ways}
 
 

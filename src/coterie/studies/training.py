@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -16,6 +17,10 @@ import torch
 from torch import nn
 
 from coterie import engines
+from coterie.attacks.attack import Attack
+from coterie.attacks.attackers import attackers
+from coterie.attacks.data import Poisoned
+from coterie.attacks.replies import Hostile
 from coterie.config import toml
 from coterie.core import rng, storage
 from coterie.core.errors import CheckpointError, CoterieError
@@ -58,6 +63,7 @@ def fit(
     engine: str = "auto",
     workers: int = 0,
     address: str | None = None,
+    attack: Attack | None = None,
     on_event: Listener | None = None,
     page: bool = True,
     **plan: Unpack[PlanOptions],
@@ -67,7 +73,7 @@ def fit(
     `model` is a name, a factory or a module; its initial weights follow from `seed`. With `out`,
     everything is recorded in that folder, and report.html in it shows what came out unless `page`
     is False; with `resume`, a run found there is continued to the same bits as if it had never
-    stopped. Further keywords are the fields of `Plan`.
+    stopped. Under an `attack`, some clients are hostile. Further keywords are the fields of `Plan`.
     """
     method, population = method_of(method), clients_of(population)
     planned = plan_of(rounds, plan)
@@ -78,13 +84,20 @@ def fit(
         model, population.shape, population.classes, seed=seed, head=head, options=model_options
     )
     clients = simulation(
-        method, population, layout, seed=seed, engine=engine, workers=workers, address=address
+        method,
+        population,
+        layout,
+        seed=seed,
+        engine=engine,
+        workers=workers,
+        address=address,
+        attack=attack,
     )
     told = {"method": as_plain(method), "plan": asdict(planned), "population": population.recipe}
     return train(
         clients,
         planned,
-        describe(method, model, seed, rounds),
+        describe(method, model, seed, rounds, attack),
         out=None if out is None else Path(out),
         resume=resume,
         tell=on_event or silence,
@@ -109,9 +122,12 @@ def expect_rounds(method: Method, rounds: int, out: Path) -> None:
         )
 
 
-def describe(method: Method, model: Model, seed: int, rounds: int) -> str:
+def describe(
+    method: Method, model: Model, seed: int, rounds: int, attack: Attack | None = None
+) -> str:
     """The run.toml of a run that was started from Python, for people to read."""
     asked = {"method": repr(method), "model": str(model), "seed": seed, "rounds": rounds}
+    asked |= {"attack": repr(attack)} if attack else {}
     return "# Started from Python; continue it with coterie.fit(..., resume=True).\n" + toml.write(
         {"started_from": "python", **asked}
     )
@@ -178,12 +194,17 @@ def simulation(
     address: str | None = None,
     about: Mapping[str, Any] | None = None,
     afterwards: Callable[[Result], object] = lambda result: None,
+    attack: Attack | None = None,
 ) -> Gather:
     """Clients whose data are at hand, reached by one of the engines of this machine or cluster.
 
-    What they are `about` is told when the run begins.
+    What they are `about` is told when the run begins. Under an `attack`, some are hostile.
     """
     expect_possible(method)
+    hostile = attackers(attack or Attack(), population, seed)
+    if hostile.attack.on_data:
+        population = Poisoned(population, hostile, seed)
+    through = partial(Hostile, them=hostile) if hostile.attack.on_replies else None
     wanted = engines.settle(engine, workers, population, layout, method)
 
     def gather(say: Listener, last: checkpoint.Checkpoint | None) -> Gathered:
@@ -196,7 +217,9 @@ def simulation(
             method,
             population,
             engines.build(
-                *(who.name, population, layout, seed, who.workers, address, who.inner), tell=say
+                *(who.name, population, layout, seed, who.workers, address, who.inner),
+                tell=say,
+                through=through,
             ),
             engine=str(who),
             notes={
@@ -206,6 +229,7 @@ def simulation(
             },
             about={**outlook(method, population, layout, who), **(about or {})},
             afterwards=afterwards,
+            attackers=hostile,
         )
 
     return gather

@@ -1,4 +1,4 @@
-"""What a server makes of an average: a step towards it, by an optimiser of the server's own.
+"""What a server makes of replies: a mean of them, and a step towards it by its own optimiser.
 
 Hsu, Qi, Brown: Measuring the Effects of Non-Identical Data Distribution for Federated Visual
 Classification. 2019. (FedAvgM)
@@ -13,9 +13,12 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from coterie.core.bounds import Decay, Positive, dataclass
+from coterie.core.bounds import Decay, Minority, Positive, dataclass
 from coterie.core.moments import MOMENT
-from coterie.core.types import Layout, State
+from coterie.core.types import Layout, Replies, State
+from coterie.words import mixing
+from coterie.words.robust import merge_robustly
+from coterie.words.suspicion import watch
 
 M, V = f"{MOMENT}m", f"{MOMENT}v"  # where a state remembers the moments, a row for each model
 
@@ -30,7 +33,7 @@ class Moved(NamedTuple):
 
 @dataclass(frozen=True)
 class ServerOptimiser:
-    """How far a model goes towards the average of what its clients trained; "none": all the way.
+    """How a model becomes an average of what its clients trained, and how far it goes towards it.
 
     The difference between the two, delta, is to the server what a gradient is to a client. Moments
     belong to a model: each cluster has its own. They lie in the state, so that a run goes on from a
@@ -42,11 +45,33 @@ class ServerOptimiser:
     beta1: Decay = 0.9  # of the running mean of the differences; of momentum, the momentum
     beta2: Decay = 0.99  # adam, yogi: of their running square
     tau: Positive = 1e-3  # added to its root: the smaller, the more adaptive
+    merge: Literal["mean", "trimmed-mean", "median", "multi-krum", "norm-clip"] = "mean"
+    byzantine: Minority = 0.2  # share of each cluster's answers that a robust merge withstands
+    flag: bool = False  # look for suspicious clients; a robust merge always does
 
     @property
     def rate(self) -> float:
         """The learning rate."""
         return self.lr or (1.0 if self.kind == "momentum" else 0.1)
+
+    @property
+    def robust(self) -> bool:
+        """Whether it withstands hostile answers."""
+        return self.merge != "mean"
+
+    def merged(self, state: State, w: Replies, columns: Tensor | slice | None = None) -> State:
+        """Each model becomes the mean of what its own clients trained, by samples or robustly.
+
+        A model nobody answered for stays as it was. With `columns`, only these were sent and
+        change.
+        """
+        if not w:
+            return state
+        if self.flag or self.robust:
+            state = watch(state, w, columns)
+        if not self.robust:
+            return mixing.merge(state, w, columns)
+        return merge_robustly(state, w, self.merge, self.byzantine, columns)
 
     def move(self, delta: Tensor, m: Tensor, v: Tensor) -> Moved:
         """The step and the next moments: FedAvgM's, or Algorithm 2 of Reddi et al.

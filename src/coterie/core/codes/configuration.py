@@ -232,6 +232,11 @@ CONFIGURATION: dict[str, Code] = {
         "Set data.validation_share, 0.2 is usual; in Python, validation_share of `partition` or "
         "`Population.of`.",
     ),
+    "C080": Code(
+        "an attack that cannot be carried out",
+        "It names clients or a planted group that there are not, or leaves nobody honest.",
+        "`coterie data FILE` shows the clients and groups; docs/robust.md has the attacks.",
+    ),
     "C060": Code(
         "a value from Python that cannot be meant",
         "A method, solver, partition or function was given a field or keyword that it does not "

@@ -87,6 +87,8 @@ def recipe(solver: Any, server: Any) -> Iterator[str]:
         yield f"{schedule.kind} schedule{warm}"
     if server is not None and server.kind != "none":
         yield f"server {server.kind} at {server.rate:g}"
+    if server is not None and server.robust:
+        yield f"{server.merge} for {100 * server.byzantine:g} % hostile"
 
 
 def listener_of(cell: Cell, listen: Listener) -> Listener:
