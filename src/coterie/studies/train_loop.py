@@ -45,6 +45,7 @@ class Plan:
 
     rounds: Whole
     every: Count = 1  # evaluate every so many rounds, and at the end
+    first: Whole = 0  # and after each of so many first rounds
     last_k: Count = 10  # rounds in the mean over the last ones
     target: Share | None = None  # accuracy for rounds-to-target
     absent: Literal["last-known"] | None = None  # count who was not tested by its last known value
@@ -68,7 +69,7 @@ class Plan:
 
     def tests_at(self, round: int) -> bool:
         """Whether clients are tested after this round."""
-        return round % self.every == 0 or round >= self.rounds
+        return round <= self.first or round % self.every == 0 or round >= self.rounds
 
     def saves_at(self, round: int) -> bool:
         """Whether a checkpoint is written after this round."""
