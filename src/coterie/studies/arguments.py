@@ -24,6 +24,7 @@ class PlanOptions(TypedDict, total=False):
 
     every: int
     first: int
+    last: int
     last_k: int
     target: float | None
     absent: Literal["last-known"] | None

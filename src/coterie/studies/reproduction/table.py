@@ -129,4 +129,4 @@ def _number(text: str) -> float | None:
     try:
         return float(text)
     except ValueError:
-        return None
+        return float(len(text.split())) or None  # of a list of clients, how many they are
