@@ -6,6 +6,8 @@ import shutil
 from dataclasses import replace
 from math import inf
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -208,6 +210,27 @@ def test_clusters_are_settled_after_the_last_change_whatever_they_are_called() -
     found = Clusters(("a", "b", "c"), np.arange(4), assign, None)
     assert found.settled == 2
     assert Clusters(("a", "b", "c"), np.arange(1), assign[:1], None).settled == 0
+
+
+def test_members_of_a_group_count_in_the_cluster_that_stands_for_it() -> None:
+    group, assign = np.array([[0, 0, 1, 1, 1]]), np.array([[4, 4, 4, 7, 7]])
+    cell: Any = SimpleNamespace(
+        clusters=Clusters(("a", "b", "c", "d", "e"), np.arange(1), assign, group)
+    )
+    assert [MEASURES[f"members_{i}"](cell, "") for i in (1, 2, 3)] == [2, 2, 0]
+
+
+def test_clients_of_the_nearest_size_stand_for_those_of_the_paper() -> None:
+    sizes = {"a": 150.0, "b": 150.0, "c": 900.0}
+    cell: Any = SimpleNamespace(facts={"sizes": sizes}, accuracy={"a": 0.5, "b": 0.7, "c": 0.9})
+    assert measures.of_size(cell, "x;client column 1 with 100 samples") == pytest.approx(60)
+    assert measures.of_size(cell, "x;client column 3 with 700 samples") == pytest.approx(90)
+
+
+def test_shots_are_those_that_the_setting_names() -> None:
+    cell: Any = SimpleNamespace(summary={"by_shots": {"few": 0.25, "many": 0.5}})
+    named = ["Few (<30)", "Medium (30-80)", "Many (>80)"]
+    assert [measures.by_shots(cell, f"20 clients;{n}") for n in named] == [25, None, 50]
 
 
 def test_a_setting_has_the_figures_that_begin_with_its_name() -> None:
