@@ -197,6 +197,7 @@ COMPANY: dict[tuple[str, str], tuple[dict[str, Any], dict[str, Any]]] = {
     ("autocfl", "literal"): ({"guard": "none"}, {"seed": 1}),
     ("autocfl", "earliest"): ({"latest": 1}, {}),
     ("autocfl", "guard"): ({"guard": "none", "literal": True}, {"n": 12, "groups": 1}),
+    ("autocfl", "told"): ({"clustering": "hac"}, {}),
     ("autocfl", "clustering"): ({}, {"n": 12, "groups": 1, "seed": 1}),
     ("cflgt", "damping"): ({"damping": 0.95}, {"groups": 1}),
     ("cflgt", "hopkins"): ({"hopkins": 0.75}, {}),

@@ -146,7 +146,7 @@ def test_other_angles_alone_are_angles(angle: float) -> None:
         ("dirichlet:0.3,beta=1", "C021", "beta = 1: no such field"),
         ("dirichlet:1,2,error,true,5", "C021", "field 5 = 5: no such field"),
         ("dirichlet:0,0", "C021", "min_samples = 0"),
-        ("iid:3", "C021", "its fields and their defaults: none"),
+        ("iid:3", "C021", "its fields and their defaults: stratified=False"),
         ("classes:2.5", "C021", "per_client = 2.5"),
         ("noniid-#label0", "C021", "per_client = 0"),
         ("rotation:0,360", "C021", "no two that mean the same"),

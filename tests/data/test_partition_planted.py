@@ -16,6 +16,7 @@ from coterie.data.kinds import (
     LabelSets,
     Quantity,
     Rotation,
+    describe,
     parse,
 )
 from coterie.data.partition import Partition, divide
@@ -53,6 +54,54 @@ def test_iid_sizes_differ_by_one_at_most_and_everyone_is_one_group() -> None:
 def test_iid_labels_are_those_of_the_pool() -> None:
     share = held(divide(DATA, "iid", 3, 0)) / 1000
     assert (share - torch.bincount(DATA.y) / 3000).abs().max() < 0.05
+
+
+def test_a_stratified_iid_gives_everyone_the_same_proportions() -> None:
+    made = held(divide(DATA, "iid:stratified=true", 7, 0))
+    assert (made.max(0).values - made.min(0).values).max() <= 1
+    fall = held(divide(DATA, "iid", 7, 0))
+    assert (fall.max(0).values - fall.min(0).values).max() > 1, "without it, as labels fall"
+
+
+def test_label_groups_may_have_unequal_numbers_of_clients_and_given_sizes() -> None:
+    kind = parse("label-groups:0-1/2-4,members=2/5,sizes=90/80/70/60/50/40/30")
+    made = divide(DATA, kind, 7, 0)
+    assert made.group is not None
+    assert made.group.tolist() == [0, 0, 1, 1, 1, 1, 1]
+    assert sizes(made) == [90, 80, 70, 60, 50, 40, 30]
+    assert owned(made) == [{0, 1}] * 2 + [{2, 3, 4}] * 5
+    assert parse(str(kind)) == kind
+
+
+def test_a_dirichlet_inside_label_groups_leaves_the_groups_and_skews_the_clients() -> None:
+    made = divide(DATA, LabelGroups(((0, 1, 2), (3, 4, 5)), alpha=0.3), 8, 0)
+    even = divide(DATA, LabelGroups(((0, 1, 2), (3, 4, 5))), 8, 0)
+    assert all(own <= {0, 1, 2} for own in owned(made)[:4])
+    assert all(own <= {3, 4, 5} for own in owned(made)[4:])
+    largest = [
+        float((held(m) / held(m).sum(1, keepdim=True)).max(1).values.mean()) for m in (made, even)
+    ]
+    assert largest[0] > largest[1] + 0.1
+    assert len(set(sizes(made))) == 1, "everybody still holds as many"
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ("label-groups:0-1/2-4,members=2/4", "7 clients"),
+        ("label-groups:0-1/2-4,members=7", "2 groups"),
+        ("label-groups:0-1/2-4,sizes=10/20", "2 sizes"),
+        ("label-groups:0-1/2-4,sizes=9000/1/1/1/1/1/1", "too few"),
+    ],
+)
+def test_groups_and_sizes_that_cannot_be_are_refused(kind: str, told: str) -> None:
+    with pytest.raises(DataError, match=told):
+        divide(DATA, kind, 7, 0)
+
+
+def test_fields_that_came_later_leave_the_keys_of_older_partitions_alone() -> None:
+    assert describe(parse("iid")) == {"kind": "iid"}
+    assert {*describe(LabelGroups())} == {"kind", "groups", "equal"}
 
 
 def test_a_smaller_alpha_is_more_skewed() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from coterie.core.rng import stream
 from coterie.core.types import State
 from coterie.engines.choice import work
 from coterie.engines.compiled.host import NotCompilableError, check_machine
+from coterie.engines.together import readings
 from coterie.tasks.score import Score
 from coterie.tasks.solver import Descent, Solver
 from coterie.tasks.train import Train
@@ -173,3 +175,22 @@ def test_a_test_that_is_read_alone_is_told_too(monkeypatch: pytest.MonkeyPatch) 
     got, want = (f.at(0).ask(f.clients, Score(), state).values for f in (fed, truth))
     torch.testing.assert_close(got, want)
     assert set(fed.ledger[0].alone) == set(range(8))
+
+
+def test_clients_of_one_model_that_share_their_test_set_share_a_portion() -> None:
+    sets = [torch.zeros(400, 2), torch.zeros(400, 2)]
+    whose, held = [0, 1, 0, 1, 0, 1], [0, 0, 0, 0, 1, 1]
+    people = [
+        SimpleNamespace(x_test=sets[s], y_test=torch.zeros(400), y_val=torch.zeros(0))
+        for s in whose
+    ]
+    state = SimpleNamespace(assign=torch.tensor(held))
+    question: Any = SimpleNamespace(clients=people, cohort=torch.arange(6), state=state)
+    assert readings(question, 400) == [[0, 2], [1, 3], [4], [5]]
+    assert readings(question, 2000) == [[0, 2, 1, 3], [4, 5]]
+    many: Any = SimpleNamespace(
+        clients=people[:1] * 30,
+        cohort=torch.arange(30),
+        state=SimpleNamespace(assign=torch.zeros(30, dtype=torch.long)),
+    )
+    assert [len(p) for p in readings(many, 400)] == [9, 16, 5], "it may be other samples since"

@@ -110,3 +110,15 @@ def test_two_clients_are_split_by_who_they_are_not_by_position() -> None:
     m = CFL(SOLVER, eps1=100.0, eps2=1e-6, min_round=0, min_size=2)
     assert sorted(states(m, fed, 1)[-1].assign.tolist()) == [0, 1]
     assert states(replace(m, min_size=3), fed, 1)[-1].assign.tolist() == [0, 0]
+
+
+def test_with_a_fraction_those_drawn_split_and_the_others_join_a_side() -> None:
+    fed, truth = interleaved()
+    found = states(replace(TWICE, fraction=0.5), fed, 12)
+    first = next(s for s in found if s.k > 1)
+    waiting = first.unplaced
+    assert len(waiting), "half of the clients were not drawn"
+    after = found[first.round + 1]
+    assert not len(after.unplaced)
+    pure = {tuple({truth[i] for i in (after.assign == c).nonzero().flatten()}) for c in range(2)}
+    assert len(pure) == 2, "the two sides have groups of their own"

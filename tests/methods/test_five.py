@@ -148,6 +148,15 @@ def test_autocfl_tells_what_its_guard_saw(guarded: str) -> None:
     assert (state.k == 1) == (guarded != "none")
 
 
+@pytest.mark.parametrize("how", ["kmeans", "hac", "dbscan"])
+def test_autocfls_weights_can_be_clustered_in_the_classic_ways(how: str) -> None:
+    fed = federation()
+    state = end(AutoCFL(SOLVER, clustering=how, told=2), fed, 6)  # type: ignore[arg-type]
+    assert state.assign.tolist() == end(AutoCFL(SOLVER), federation(), 6).assign.tolist()
+    three = end(AutoCFL(SOLVER, clustering=how, told=3), federation(), 6)  # type: ignore[arg-type]
+    assert (three.k == 3) is (how != "dbscan"), "DBSCAN is told no number"
+
+
 def test_autocfl_finds_the_planted_groups() -> None:
     state = end(AutoCFL(SOLVER), federation(), 6)
     assert state.assign.tolist() == [0, 0, 0, 0, 1, 1, 1, 1]

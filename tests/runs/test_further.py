@@ -86,6 +86,7 @@ def test_shots_are_the_training_samples_that_a_client_has_of_a_class() -> None:
     shown = result().by_shots(edges=(30, 80))
     assert shown is not None
     assert set(shown) == {"few", "medium", "many"}
+    assert result().summary["by_shots"] == {k: v for k, v in shown.items() if not np.isnan(v)}
     assert ct.fit(ct.FedAvg(SOLVER), people(), "mclr", rounds=0, engine="serial").by_class() is None
 
 

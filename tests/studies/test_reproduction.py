@@ -6,6 +6,8 @@ import shutil
 from dataclasses import replace
 from math import inf
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from coterie.cli.main import call
 from coterie.core.errors import CheckpointError, ConfigError
 from coterie.runs.comparison import Comparison
 from coterie.runs.reading import Clusters
-from coterie.studies.reproduction import claims, measures, results, running
+from coterie.studies.reproduction import claims, joining, measures, results, running
 from coterie.studies.reproduction.measures import MEASURES
 from coterie.studies.reproduction.page import write_page
 from coterie.studies.reproduction.papers import TABLES
@@ -86,6 +88,64 @@ def test_a_table_is_run_gone_on_with_and_widened(tmp_path: Path) -> None:
     assert "coterie reproduce feddsmic-2 --seeds 2" in page
 
 
+def test_what_other_machines_measured_is_kept_and_not_run_again(tmp_path: Path) -> None:
+    here, kept = tmp_path / "here", tmp_path / "results"
+    running.run(asked(here, "FedAvg"))
+    assert [f.name for f in joining.join(asked(here, "FedAvg"), kept)] == ["feddsmic-2.csv"]
+    there = asked(tmp_path / "there")  # another machine: no run is there, FedDS is asked for too
+    before = joining.known(kept, there.table)
+    assert joining.wanted(there, before)(there.settings[0]) == ["fedds"]
+    running.run(there, wanted=joining.wanted(there, before))
+    assert not (there.folder / "mnist_alpha=1.0" / "fedavg-seed0").exists()
+    found = results.Reproduction(there, before)
+    assert all(row.measured is not None for row in found.rows)
+    joining.join(there, kept)
+    both = joining.known(kept, there.table)
+    assert [r.key for r in both] == [r.key for r in found.rows]
+    assert {r for r in both if r.label == "fedavg"} == {*before}, "each keeps its own command"
+
+
+@pytest.mark.parametrize(
+    ("change", "right"),
+    [
+        ({}, True),
+        ({"fingerprint": ""}, True),
+        ({"fingerprint": "other"}, False),
+        ({"version": "9.9.9"}, False),
+        ({"seeds": "1"}, False),
+        ({"cuts": "train.rounds = 3"}, False),
+    ],
+)
+def test_an_older_number_counts_if_it_is_of_the_same_settings(
+    change: dict[str, str], right: bool
+) -> None:
+    full = running.ask("feddsmic-3", "nowhere")
+    row = results.Reproduction(full).rows[0]._replace(**{"measured": 90.0, "seeds": "0"} | change)
+    assert joining.counts(row, full, full.settings[0]) is right
+
+
+def test_a_number_that_was_cut_short_never_replaces_a_whole_one() -> None:
+    full = running.ask("feddsmic-3", "nowhere")
+    whole = results.Reproduction(full).rows[0]._replace(measured=90.0)
+    short = whole._replace(measured=80.0, cuts="train.rounds = 3")
+    newer = whole._replace(measured=91.0)
+    assert joining.joined(full.table, [whole], [short]) == [whole]
+    assert joining.joined(full.table, [short], [whole]) == [whole]
+    assert joining.joined(full.table, [whole], [newer]) == [newer]
+
+
+def test_a_fingerprint_is_of_what_a_method_is_told_and_of_nothing_else() -> None:
+    full = running.ask("fedclust-1", "nowhere")
+    one = full.settings[0]
+    told = running.fingerprint(full, one, "ifca")
+    assert told != running.fingerprint(full, one, "pacfl")
+    assert told != running.fingerprint(full, one, "ifca:clusters=3")
+    other = replace(full, given=(("engine.name", "serial"), ("pacfl.p", 5)))
+    assert told == running.fingerprint(other, one, "ifca")
+    shorter = replace(full, given=(("train.rounds", 5),))
+    assert told != running.fingerprint(shorter, one, "ifca")
+
+
 def test_other_settings_in_the_same_folder_are_refused(tmp_path: Path) -> None:
     folder = tmp_path / "s"
     folder.mkdir()
@@ -150,6 +210,27 @@ def test_clusters_are_settled_after_the_last_change_whatever_they_are_called() -
     found = Clusters(("a", "b", "c"), np.arange(4), assign, None)
     assert found.settled == 2
     assert Clusters(("a", "b", "c"), np.arange(1), assign[:1], None).settled == 0
+
+
+def test_members_of_a_group_count_in_the_cluster_that_stands_for_it() -> None:
+    group, assign = np.array([[0, 0, 1, 1, 1]]), np.array([[4, 4, 4, 7, 7]])
+    cell: Any = SimpleNamespace(
+        clusters=Clusters(("a", "b", "c", "d", "e"), np.arange(1), assign, group)
+    )
+    assert [MEASURES[f"members_{i}"](cell, "") for i in (1, 2, 3)] == [2, 2, 0]
+
+
+def test_clients_of_the_nearest_size_stand_for_those_of_the_paper() -> None:
+    sizes = {"a": 150.0, "b": 150.0, "c": 900.0}
+    cell: Any = SimpleNamespace(facts={"sizes": sizes}, accuracy={"a": 0.5, "b": 0.7, "c": 0.9})
+    assert measures.of_size(cell, "x;client column 1 with 100 samples") == pytest.approx(60)
+    assert measures.of_size(cell, "x;client column 3 with 700 samples") == pytest.approx(90)
+
+
+def test_shots_are_those_that_the_setting_names() -> None:
+    cell: Any = SimpleNamespace(summary={"by_shots": {"few": 0.25, "many": 0.5}})
+    named = ["Few (<30)", "Medium (30-80)", "Many (>80)"]
+    assert [measures.by_shots(cell, f"20 clients;{n}") for n in named] == [25, None, 50]
 
 
 def test_a_setting_has_the_figures_that_begin_with_its_name() -> None:

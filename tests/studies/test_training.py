@@ -154,6 +154,14 @@ def test_the_plan_of_an_experiment_has_every_field_of_its_file() -> None:
     assert [t for t in range(8) if plan.saves_at(t)] == [0, 5, 7]
 
 
+def test_the_first_and_last_rounds_are_tested_and_others_at_times(tmp_path: Path) -> None:
+    text = "[partition]\nclients = 4\n[train]\nrounds = 9\n"
+    text += "[evaluate]\nevery = 4\nfirst = 2\nlast = 3\n"
+    given = [("method", "fedavg"), ("model.name", "mclr")]
+    result = execute(loads(text, settings=given), tmp_path / "run", page=False)
+    assert [*result.history.series("accuracy_mean", "before")] == [0, 1, 2, 4, 7, 8, 9]
+
+
 def test_everybody_is_tested_once_more_after_local_epochs(tmp_path: Path) -> None:
     text = "[partition]\nclients = 4\n[train]\nrounds = 2\n[evaluate]\ntuned = 2\n"
     given = [("method", "fedavg"), ("model.name", "mclr")]

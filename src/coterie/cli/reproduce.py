@@ -16,6 +16,9 @@ from coterie.core.shell import command
 from coterie.core.units import count
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from coterie.studies.reproduction.results import Row
     from coterie.studies.reproduction.running import Asked
 
 
@@ -31,6 +34,10 @@ def reproduce(
     out: Annotated[Path, typer.Option(help="The folder of all reproductions.")] = Path(
         "runs/reproduce"
     ),
+    results: Annotated[
+        Path | None,
+        typer.Option(help="A folder of CSVs: what it has is not run again, what is new joins it."),
+    ] = None,
     format: Annotated[str, typer.Option(help="text, md, csv, latex or html.")] = "text",
     run: Annotated[bool, typer.Option(help="Run what is missing, or only show the rest.")] = True,
     copy: Annotated[
@@ -41,7 +48,7 @@ def reproduce(
     """Do a paper's table again, and show its numbers beside yours.
 
     Without a table, lists them. The same command goes on after a stop; more methods and seeds join
-    what is there.
+    what is there, and with --results what other machines measured.
     """
     if table is None:
         listed()
@@ -53,7 +60,7 @@ def reproduce(
     if format not in FORMATS:
         what = f"there is no format {format}"
         raise ConfigError(what, code="C001", fix=f"one of {', '.join(FORMATS)}")
-    from coterie.studies.reproduction import running
+    from coterie.studies.reproduction import joining, running
     from coterie.studies.reproduction.page import write_page
     from coterie.studies.reproduction.results import Reproduction, written
     from coterie.studies.reproduction.text import shown
@@ -65,24 +72,29 @@ def reproduce(
         copy.write_text((DATA / f"{asked.table.experiment}.toml").read_text(encoding="utf-8"))
         say.label("next", command("compare", copy))
         return
+    before = joining.known(results, asked.table) if results else ()
     if run:
-        run_missing(asked, quiet)
-    found = Reproduction(asked)
+        run_missing(asked, before, quiet)
+    found = Reproduction(asked, before)
     say.result(written(found.rows) if format == "csv" else shown(found, format))
     say.label("records", str(found.save()))
     say.label("report", str(write_page(found)))
+    for file in joining.join(asked, results) if results else ():
+        say.label("results", str(file))
 
 
-def run_missing(asked: Asked, quiet: bool) -> None:
-    """Run what is not done yet; every data set must be at hand before anything is run."""
-    from coterie.studies.reproduction import running
+def run_missing(asked: Asked, before: Sequence[Row], quiet: bool) -> None:
+    """Run what is neither done nor known; all its data must be at hand before anything is run."""
+    from coterie.studies.reproduction import joining, running
 
+    wanted = joining.wanted(asked, before)
     for setting in asked.settings:
-        for config in running.experiments(asked, setting).experiments.values():
-            options.data_at_hand(config)
+        made = running.experiments(asked, setting).experiments
+        for label in wanted(setting):
+            options.data_at_hand(made[label])
     try:
         with watching(quiet) as listen:
-            running.run(asked, listen)
+            running.run(asked, listen, wanted)
     except KeyboardInterrupt:
         say.note("\ninterrupted; every whole round is saved")
         say.label("next", f"{command(*sys.argv[1:])}    goes on from there")

@@ -164,6 +164,8 @@ class Evaluate:
     """When and against what clients are tested."""
 
     every: Count = 1  # rounds between two evaluations; the last round always has one
+    first: Whole = 0  # first rounds that all have one, whatever `every` is
+    last: Whole = 0  # last rounds that all have one
     target: Share | None = None  # accuracy whose first round is reported
     last_k: Count = 10  # rounds whose mean is reported beside the last one
     absent: Literal["last-known"] | None = None  # count who was not tested by its last known value

@@ -38,7 +38,13 @@ class Modifier(Kind):
 
 @checked(frozen=True)
 class IID(Kind):
-    """Everyone draws from the same pool: equal sizes, labels as they fall. One planted group."""
+    """Everyone draws from the same pool: equal sizes, labels as they fall. One planted group.
+
+    With `stratified`, everyone has the same proportions of labels, as AutoCFL's IID has it.
+    """
+
+    later = ("stratified",)
+    stratified: bool = False  # the same share of every label for everyone, not as they fall
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from coterie.data.divide.kind_text import (
     field_values,
     fields_in_text,
     kebab,
+    numbers,
     turns,
     unknown_kind,
 )
@@ -91,16 +92,26 @@ class QuantityDirichlet(Kind):
 
 @checked(frozen=True)
 class LabelGroups(Kind):
-    """Clients come in equal groups, and each group has its own labels (AutoCFL's four).
+    """Clients come in groups, and each group has its own labels (AutoCFL's four).
 
-    Client i of n is in group i G // n, the ground truth. No sample is used twice. With `equal`
-    every client holds the same number, evenly over its labels, as many as the scarcest label
-    allows, and the rest is left out; without it all is dealt, a label near equally to its owners.
+    Client i of n is in group i G // n, the ground truth, unless `members` counts them. No sample is
+    used twice. With `equal` every client holds the same number, evenly over its labels, as many as
+    the scarcest label allows, and the rest is left out; without it all is dealt, a label near
+    equally to its owners. With `alpha`, each client's labels are a Dirichlet draw over its group's.
     """
 
+    later = ("members", "alpha", "sizes")
     groups_in = "groups"
     groups: tuple[tuple[Whole, ...], ...] = AUTOCFL  # labels of each group; they may overlap
     equal: bool = True  # the same number of samples for everyone
+    members: tuple[Count, ...] = ()  # clients of each group, as 12/8; none: equal groups
+    alpha: Positive | None = None  # of the labels within a group; none: evenly
+    sizes: tuple[Count, ...] = ()  # samples of each client, as 1400/1530/..., instead of equal ones
+
+    @field_validator("members", "sizes", mode="before")
+    @classmethod
+    def _one_word(cls, value: Any) -> Any:
+        return numbers(value)
 
     @field_validator("groups")
     @classmethod

@@ -20,6 +20,7 @@ from coterie.tasks.solver import Descent
 from coterie.tasks.steps import Forward, SteppedTask, Work
 
 Many = Callable[[Any], list[Any]]
+AGAIN = 8  # so much cheaper it is to test a client on samples that are read for another
 
 
 class Together(Serial):
@@ -135,16 +136,31 @@ class Together(Serial):
 
 
 def readings(question: Question, together: int) -> list[Portion]:
-    """Clients who hold one model together, a number of test samples at a time."""
-    held = question.state.assign[question.cohort]
+    """Clients who hold one model together, a number of test samples at a time.
+
+    Those who are tested on the same samples come one after another and share a portion, in which
+    these are read once. They are known by where they lie, and memory may have been used again
+    since: so they are not free.
+    """
+    held = question.state.assign[question.cohort].tolist()
+    about = [seen(question.clients[i]) for i in question.cohort.tolist()]
+    first: dict[int, int] = {}
+    for j, (place, _, _) in enumerate(about):
+        first.setdefault(place, j)
     portions: list[Portion] = []
-    room, last = 0, -2
-    for j in held.argsort(stable=True).tolist():
-        i, model = int(question.cohort[j]), int(held[j])
-        if model != last or room <= 0:
+    room, last = 0, (-2, -1)
+    for j in sorted(range(len(held)), key=lambda j: (held[j], first[about[j][0]])):
+        place, tests, others = about[j]
+        again = (held[j], place) == last
+        if held[j] != last[0] or room <= (-tests if again else 0):
             portions.append([])
-            room, last = together, model
+            room = together
         portions[-1].append(j)
-        client = question.clients[i]
-        room -= len(client.y_test) + len(client.y_val)
+        room -= others + (tests // AGAIN if again else tests)
+        last = held[j], place
     return portions
+
+
+def seen(client: Client) -> tuple[int, int, int]:
+    """Where the samples lie that a client is tested on, how many these are, and how many others."""
+    return client.x_test.data_ptr(), len(client.y_test), len(client.y_val)

@@ -13,11 +13,12 @@ import torch
 from torch import Tensor
 
 from coterie.core.bounds import Count, Positive, Whole, dataclass
+from coterie.core.rng import stream
 from coterie.core.types import Federation, Replies, State
 from coterie.methods.group_once import LANDMARKS, before_groups, kept, landmarks
 from coterie.tasks import Score, Solver, Train
 from coterie.words.distance import cosine_distance, cross_l2, scaled_l2
-from coterie.words.grouping import auto_cut, closest, guard
+from coterie.words.grouping import auto_cut, canonical, closest, cut_k, dbscan, guard, kmeans
 from coterie.words.mixing import within
 from coterie.words.server import ServerOptimiser
 from coterie.words.voting import (
@@ -30,6 +31,7 @@ from coterie.words.voting import (
 )
 
 Adjust = Literal["all", "smaller", "none"]
+Clustering = Literal["vote", "auto_cosine", "kmeans", "hac", "dbscan"]
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,8 @@ class AutoCFL:
     chain: bool = True  # a cluster is all who are linked through representatives
     literal: bool = False  # let a client's distance to itself take part in the gaps
     guard: Literal["update_cosine", "eq6", "none"] = "update_cosine"  # the one-cluster guard
-    clustering: Literal["vote", "auto_cosine"] = "vote"  # auto_cosine: ours, not the paper's
+    clustering: Clustering = "vote"  # auto_cosine: ours; the others: the paper's Table 4
+    told: Count = 4  # how many clusters k-means and HAC are told; the others find them
     keep_epochs: bool = False  # train on with the adjusted epochs in phase C
     landmarks: Whole = LANDMARKS  # clients grouped at once, others join as newcomers; 0: all
     server: ServerOptimiser = field(default=ServerOptimiser(), kw_only=True)  # of the average
@@ -94,10 +97,7 @@ class AutoCFL:
         members = some.values[:, last]  # w'_m
         M = scaled_l2(members)  # Eq. 6
         angles = cosine_distance(members - state.models[0, last])
-        if self.clustering == "auto_cosine":
-            labels = auto_cut(angles).labels
-        else:
-            labels = vote(M, some.counted(), self.weighted, self.chain, self.literal).labels
+        labels = self.groups(M, angles, some, fed)
         seen = guard(M if self.guard == "eq6" else angles, labels)
         if self.guard != "none" and self.clustering == "vote":
             labels = seen.labels
@@ -110,6 +110,19 @@ class AutoCFL:
             **kept(M, some.clients, len(fed.clients)),
         )
         return self.server.merged(self.join(grouped, others, fed), w)
+
+    def groups(self, M: Tensor, angles: Tensor, some: Replies, fed: Federation) -> Tensor:
+        """(m,) labels by the vote, or by another clustering of the same weights."""
+        if self.clustering == "auto_cosine":
+            return auto_cut(angles).labels
+        if self.clustering == "hac":
+            return cut_k(M, self.told)
+        if self.clustering == "dbscan":
+            return dbscan(M)
+        if self.clustering == "kmeans":
+            rows = some.values[:, fed.layout.columns("head.weight")]
+            return canonical(kmeans(rows, self.told, stream(fed.seed, "kmeans", fed.round)))
+        return vote(M, some.counted(), self.weighted, self.chain, self.literal).labels
 
     def place(self, state: State, fed: Federation) -> State:
         """Before the clustering, the one model; after it, the cluster of least mean Eq. 6."""

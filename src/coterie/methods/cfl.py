@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
-from coterie.core.bounds import Count, Part, Positive, Whole, dataclass
+from coterie.core.bounds import Count, Part, Positive, Share, Whole, dataclass
 from coterie.core.types import Federation, State
 from coterie.tasks import SGD, Score, Solver, Train
 from coterie.words.distance import cosine
@@ -23,13 +23,16 @@ from coterie.words.server import ServerOptimiser
 
 @dataclass(frozen=True)
 class CFL:
-    """FedAvg in one cluster, then in the two it was split into, and so on; everybody takes part.
+    """FedAvg in one cluster, then in the two it was split into, and so on.
 
     Norms of updates depend on the network, the learning rate and the number of steps, and so do
-    eps1 and eps2: those here are the authors', 0.4 and 0.6 are FedClust's.
+    eps1 and eps2: those here are the authors', 0.4 and 0.6 are FedClust's. In the paper everybody
+    takes part; with a `fraction`, those drawn split a cluster, and the others join a side as
+    newcomers do.
     """
 
     solver: Solver = Solver(lr=0.1, optimiser=SGD(momentum=0.9), epochs=1, batch=128)
+    fraction: Share = 1.0  # of clients drawn in a round; 1: everybody, as in the paper
     eps1: Positive = 0.4  # settled: the norm of the mean update is below this
     eps2: Positive = 1.6  # pulling apart: the largest norm of an update is above this
     gamma: Part = 0.0  # gamma_max: split only if it is below sqrt((1 - largest cross cosine)/2)
@@ -47,7 +50,8 @@ class CFL:
     def round(self, state: State, fed: Federation) -> State:
         """FedAvg inside each cluster; then each cluster that asks for it is split."""
         before = self.place(state, fed)
-        w = fed.ask(before.placed, Train(self.solver), before)
+        cohort = fed.sample(self.fraction, among=before.placed)
+        w = fed.ask(cohort, Train(self.solver), before)
         state = self.server.advance(before, self.server.merged(before, w), fed.layout)
         dw = (w.values - before.of(w.clients))[:, fed.layout.columns("params")]
         seen, sizes = [], w.counted(before.assign[w.clients])

@@ -221,6 +221,26 @@ MODELS: dict[str, Model] = {
             norms=("group", "batch"),
             module="resnet",
         ),
+        Model(
+            "alexnet",
+            "five 3x3 convolutions 3-64-192-384-256-256, FC 1024-4096-4096-10",
+            "CFLGT, what the clustering costs",
+            _CIFAR,
+            23_272_266,
+            least=16,
+            options=("dropout",),
+            module="deep",
+        ),
+        Model(
+            "vgg16",
+            "thirteen 3x3 convolutions in five stages 64-128-256-512-512, FC 512-512-512-10",
+            "FedClust, which layers tell the clients apart",
+            _CIFAR,
+            15_245_130,
+            least=32,
+            options=("dropout",),
+            module="deep",
+        ),
     )
 }
 

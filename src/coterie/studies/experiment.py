@@ -44,7 +44,7 @@ from coterie.words.server import ServerOptimiser
 LATER: dict[str, dict[str, Any]] = {
     "drift": {"pattern": "sudden", "span": 5},
     "engine": {"max_weight_share": 0.5},
-    "evaluate": {"metrics": [], "tuned": 0},
+    "evaluate": {"first": 0, "last": 0, "metrics": [], "tuned": 0},
     "train": {
         "everybody": 0,
         "optimiser": "sgd",

@@ -22,6 +22,7 @@ from coterie.runs.by_class import SHOTS, Counted, counted
 from coterie.runs.history import History
 from coterie.runs.metrics import PerClient
 from coterie.runs.reading import Clusters, Floats, RunReader
+from coterie.studies.shots import by_shots
 from coterie.tasks.score import Score
 
 if TYPE_CHECKING:
@@ -70,9 +71,8 @@ class Result:
         """Accuracy on classes of which a client trains on few (below the first edge), medium and
         many (above the second) samples; None if `per_class_accuracy` was not among the metrics.
         """
-        found, clients = self.by_class(), self.population.at(self.state.round)
-        counts = dict(zip(clients.names, clients.label_counts().tolist(), strict=True))
-        return None if found is None else found.by_shots(counts, edges)
+        at, stage = self.summary["round"], self.summary["stage"]
+        return by_shots(self.history, self.population, at, stage, edges)
 
     @property
     def kind(self) -> ModelKind:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isnan
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,6 +28,7 @@ from coterie.runs.records import RunFolder
 from coterie.studies import changes, trust, tuned
 from coterie.studies.best_round import BestRound
 from coterie.studies.result import Result
+from coterie.studies.shots import by_shots
 from coterie.studies.telling import Told, tell_asked, telling, telling_why
 from coterie.tasks.measured import measured
 from coterie.words.suspicion import suspects
@@ -40,6 +42,8 @@ class Plan:
 
     rounds: Whole
     every: Count = 1  # evaluate every so many rounds, and at the end
+    first: Whole = 0  # and after each of so many first rounds
+    last: Whole = 0  # and of so many last ones
     last_k: Count = 10  # rounds in the mean over the last ones
     target: Share | None = None  # accuracy for rounds-to-target
     absent: Literal["last-known"] | None = None  # count who was not tested by its last known value
@@ -63,7 +67,8 @@ class Plan:
 
     def tests_at(self, round: int) -> bool:
         """Whether clients are tested after this round."""
-        return round % self.every == 0 or round >= self.rounds
+        beside = round <= self.first or round > self.rounds - self.last
+        return beside or round % self.every == 0 or round >= self.rounds
 
     def saves_at(self, round: int) -> bool:
         """Whether a checkpoint is written after this round."""
@@ -270,6 +275,8 @@ def summary_of(
         out[tuned.STAGE] = {"epochs": plan.tuned} | {r.metric: r.value for r in last_rows}
     if held := history.whole(final, VALIDATION):
         out[VALIDATION] = held
+    if found := by_shots(history, population, final, stage):
+        out["by_shots"] = {k: v for k, v in found.items() if not isnan(v)}
     out["clusters"] = history.whole(final, "clusters")
     if population.course.at:
         took = changes.recoveries(history, population)

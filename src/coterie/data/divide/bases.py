@@ -3,46 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import singledispatch
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coterie.core.errors import DataError
 from coterie.core.units import count
 from coterie.data import kinds
 from coterie.data.divide import dealing
+from coterie.data.divide.by_weight import among_owners, evenly, of_sizes
 from coterie.data.divide.dealing import REDRAWS, Ints, Piles, Rng, gather, sizes_of
-
-
-@dataclass(frozen=True)
-class Pool:
-    """The samples to divide. `y` numbers the labels that occur; `labels` says which they are."""
-
-    y: Ints  # (N,) 0..K-1
-    labels: Ints  # (K,)
-    owner: Ints | None = None  # (N,)
-    owners: tuple[str, ...] = ()  # what owners 0, 1, ... are called; empty: by their numbers
-
-    def __len__(self) -> int:
-        return len(self.y)
-
-    @property
-    def K(self) -> int:
-        """How many labels occur."""
-        return len(self.labels)
-
-
-@dataclass(frozen=True)
-class Dealt:
-    """What a base handed out."""
-
-    parts: list[Ints]  # the samples of each client
-    group: Ints | None = None  # (n,) the planted group, where there is one
-    names: tuple[str, ...] | None = None  # of the clients, where they have their own
-    notes: list[str] = field(default_factory=list)
-    blocks: bool = False  # groups are blocks of neighbours, i G // n
+from coterie.data.divide.pool import Dealt as Dealt
+from coterie.data.divide.pool import Pool as Pool
 
 
 @singledispatch
@@ -53,6 +25,9 @@ def hand_out(kind: kinds.Kind, pool: Pool, n: int, rng: Rng) -> Dealt:
 
 @hand_out.register
 def _(kind: kinds.IID, pool: Pool, n: int, rng: Rng) -> Dealt:
+    if kind.stratified:
+        everybody = np.ones((n, pool.K), dtype=bool)
+        return Dealt(among_owners(everybody, pool, rng), np.zeros(n, dtype=np.int64))
     turn = np.arange(len(pool)) * n // len(pool)
     return Dealt(gather(rng.permutation(turn), n), np.zeros(n, dtype=np.int64))
 
@@ -136,12 +111,16 @@ def _(kind: kinds.LabelGroups, pool: Pool, n: int, rng: Rng) -> Dealt:
             why=f"the data have {pool.K} labels, {pool.labels.min()} to {pool.labels.max()}",
             fix="give groups of labels that occur, such as label-groups:0-1/2-3",
         )
-    group = np.arange(n) * groups_of(kind, n) // n
+    group = planted(kind, n)
     sets = np.zeros((len(kind.groups), pool.K), dtype=bool)
     for row, labels in zip(sets, kind.groups, strict=True):
         row[[place[label] for label in labels]] = True
-    own = sets[group]
-    parts = evenly(own, pool, rng) if kind.equal else among_owners(own, pool, rng)
+    weights = sets[group].astype(np.float64)
+    if kind.alpha is not None:
+        weights *= rng.standard_gamma(kind.alpha, weights.shape) + 1e-12  # a Dirichlet, row by row
+    if kind.sizes:
+        return Dealt(of_sizes(weights, kind.sizes, pool, rng), group, blocks=True)
+    parts = evenly(weights, pool, rng) if kind.equal else among_owners(weights, pool, rng)
     return Dealt(parts, group, blocks=True)
 
 
@@ -226,29 +205,18 @@ def _(kind: kinds.Natural, pool: Pool, n: int, rng: Rng) -> Dealt:
     )
 
 
-def among_owners(own: NDArray[np.bool_], pool: Pool, rng: Rng) -> list[Ints]:
-    """Every label's samples dealt near equally to its owners: `own` (n, K)."""
-    piles = Piles.of(pool.y, pool.K, rng)
-    return piles.deal(dealing.apportion(own.T, piles.size, rng).T)
-
-
-def evenly(own: NDArray[np.bool_], pool: Pool, rng: Rng) -> list[Ints]:
-    """The same number of samples for everyone, evenly over its labels, as many as there can be."""
-    piles = Piles.of(pool.y, pool.K, rng)
-    weights = own / own.sum(1, keepdims=True)
-    demand = weights.sum(0)
-    each = int((piles.size / np.where(demand > 0, demand, 1))[demand > 0].min())
-    while each:  # a few steps: whole numbers may need a little more than their shares
-        counts = dealing.apportion(weights, np.full(len(own), each), rng)
-        if (counts.sum(0) <= piles.size).all():
-            return piles.deal(counts)
-        each -= 1
-    raise DataError(
-        "the scarcest label has fewer samples than owners",
-        code="D035",
-        why=f"{piles.size[demand > 0].min()} samples, {len(own)} clients",
-        fix="ask for fewer clients, or equal = false",
-    )
+def planted(kind: kinds.LabelGroups, n: int) -> Ints:
+    """(n,) the group of each client: neighbours, as many as are said, or equally many."""
+    groups = groups_of(kind, n)
+    if not kind.members:
+        return np.arange(n) * groups // n
+    if len(kind.members) != groups or sum(kind.members) != n:
+        raise DataError(
+            f"members = {'/'.join(map(str, kind.members))} for {groups} groups of {n} clients",
+            code="D039",
+            fix="name a number for each group, together as many as there are clients",
+        )
+    return np.repeat(np.arange(groups), kind.members)
 
 
 def topped_up(

@@ -36,11 +36,32 @@ def field_values(kind: object) -> dict[str, Any]:
 
 def fields_as_text(kind: object) -> str:
     """The fields of a kind that are not at their defaults, as `fields_in_text` reads them."""
+    first, *_ = (*fields_of(kind), None)
     return ",".join(
-        joined(value) if isinstance(value, tuple) else f"{f.name}={value}"
+        joined(value) if isinstance(value, tuple) and f is first else f"{f.name}={one_word(value)}"
         for f in fields_of(kind)
         if (value := getattr(kind, f.name)) != f.default or f.default is MISSING
     )
+
+
+def one_word(value: Any) -> str:
+    """A value without a comma: numbers of a tuple are divided by slashes.
+
+    >>> one_word((12, 8)), one_word(0.5)
+    ('12/8', '0.5')
+    """
+    return "/".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def numbers(value: Any) -> Any:
+    """What `one_word` made of a tuple, taken apart; all else is left for the bounds to judge.
+
+    >>> numbers("12/8"), numbers((3,)), numbers(3)
+    (['12', '8'], (3,), [3])
+    """
+    if isinstance(value, str):
+        return [word for word in value.split("/") if word.strip()]
+    return [value] if isinstance(value, int) else value
 
 
 def joined(value: tuple[Any, ...]) -> str:

@@ -91,7 +91,7 @@ CLUSTERED = (
         "Sattler, Müller, Samek, IEEE TNNLS 2021",
         "clustered",
         "splits a cluster in two when it has settled but its clients still pull apart",
-        "weights every round, from everybody",
+        "weights every round",
     ),
     Entry(
         "feddrift",

@@ -41,6 +41,7 @@ def record_facts(cell: Cell, result: Result) -> None:
         "population": result.population.key,
         "initial": hashlib.sha256(row.contiguous().numpy().tobytes()).hexdigest(),
         "work": work(result),
+        "sizes": dict(zip(result.population.names, result.population.sizes.tolist(), strict=True)),
     }
     storage.replace_file(cell.folder / "cell.json", (json.dumps(facts, indent=1) + "\n").encode())
 

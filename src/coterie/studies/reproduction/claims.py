@@ -21,13 +21,15 @@ def columns(numbers: Numbers, metric: str, where: str = "") -> Iterator[tuple[Co
             yield same, {k: v for k, v in numbers.items() if k[1:] == same}
 
 
-def best(method: str, among: Sequence[str], metric: str, *, least: bool = False) -> Check:
+def best(
+    method: str, among: Sequence[str], metric: str, *, least: bool = False, where: str = ""
+) -> Check:
     """The method is the best of these in every setting, or with `least` has the smallest number."""
 
     def ahead(own: float, others: Iterable[float]) -> bool:
         return all(own <= v if least else own >= v for v in others)
 
-    return everywhere(method, among, metric, ahead, rival=min if least else max)
+    return everywhere(method, among, metric, ahead, where, rival=min if least else max)
 
 
 def above(
@@ -120,6 +122,19 @@ def bounded(method: str, metric: str, right: Callable[[float], bool], where: str
         told = [f"{d} {s}: {v:g}" for (d, s), v in found.items()]
         good = [right(v) for v in found.values()]
         return verdict(good), in_settings(good, told)
+
+    return check
+
+
+def every(*checks: Check) -> Check:
+    """Several checks as one: it holds if all do, and is not tested while one is not."""
+
+    def check(numbers: Numbers) -> tuple[Verdict, str]:
+        found = [one(numbers) for one in checks]
+        told = "; ".join(dict.fromkeys(by for _, by in found))
+        if any(verdict == "not tested" for verdict, _ in found):
+            return "not tested", ""
+        return verdict([said == "holds" for said, _ in found]), told
 
     return check
 

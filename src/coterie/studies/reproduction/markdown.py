@@ -8,16 +8,10 @@ from pathlib import Path
 
 from coterie.core.shell import command
 from coterie.core.units import seconds
+from coterie.studies.reproduction.joining import known
 from coterie.studies.reproduction.papers import TABLES
-from coterie.studies.reproduction.results import Row, read
+from coterie.studies.reproduction.results import Row
 from coterie.studies.reproduction.table import Numbers, Table, Verdict
-
-
-def results(folder: Path, table: Table) -> list[Row]:
-    """The rows that were measured of a table, as `docs/results` has them."""
-    file = folder / f"{table.name}.csv"
-    rows = read(file.read_text(encoding="utf-8")) if file.exists() else []
-    return [row for row in rows if row.measured is not None or row.reached]
 
 
 def numbers(rows: Sequence[Row]) -> Numbers:
@@ -27,7 +21,7 @@ def numbers(rows: Sequence[Row]) -> Numbers:
 
 def verdicts(folder: Path, table: Table) -> list[tuple[str, Verdict, str]]:
     """The claims of a table on what was measured."""
-    found = numbers(results(folder, table))
+    found = numbers(known(folder, table))
     return [(claim.text, *claim.check(found)) for claim in table.claims]
 
 
@@ -40,7 +34,7 @@ def overview(folder: Path) -> str:
     at_hand = measured = 0
     for table in TABLES.values():
         can = [f for f in table.figures if any(s.has(f) for s in table.settings)]
-        keys = {row.key for row in results(folder, table)}
+        keys = {row.key for row in known(folder, table)}
         done = [f for f in can if f[:4] in keys]
         told = [verdict for _, verdict, _ in verdicts(folder, table)]
         tested = [v for v in told if v != "not tested"]
@@ -58,7 +52,7 @@ def overview(folder: Path) -> str:
 def side_by_side(folder: Path, name: str) -> str:
     """One table: for each method paper and measured in every column, then its claims."""
     table = TABLES[name]
-    rows = results(folder, table)
+    rows = known(folder, table)
     if not rows:
         return f"Nothing of it is measured yet: `{command('reproduce', name)}` does.\n"
     return "\n".join([*columns(rows), "", *claimed(folder, table), "", *how(rows)]) + "\n"
@@ -102,7 +96,8 @@ def how(rows: Sequence[Row]) -> Iterator[str]:
     spent = {(r.label, r.dataset, r.setting.split(";")[0]): r.seconds or 0.0 for r in rows}
     for line in dict.fromkeys(r.command for r in rows):
         yield f"`{line}`\n"
+    where = " and ".join(dict.fromkeys(f"coterie {r.version} on {r.machine}" for r in rows))
     yield (
-        f"Seeds: {seeds}. Cut or other than in the paper: {cuts}. coterie {rows[0].version} on "
-        f"{rows[0].machine}, one process; {seconds(sum(spent.values()))} in all, beside other work."
+        f"Seeds: {seeds}. Cut or other than in the paper: {cuts}. {where}, one process; "
+        f"{seconds(sum(spent.values()))} in all, beside other work."
     )

@@ -117,6 +117,44 @@ def found_clusters(cell: Cell, metric: str) -> float | None:
     return None if value is None else float(value)
 
 
+def members(group: int) -> Measure:
+    """Clients of a planted group that are in the cluster which stands for it."""
+
+    def measure(cell: Cell, setting: str) -> float | None:
+        found = cell.clusters
+        if found.group is None:
+            return None
+        truth, ours = found.group[-1], found.assign[-1]
+        table = metrics.contingency(truth, ours)
+        of, by = metrics.best_pairs(table)
+        at = [i for i, g in enumerate(np.unique(truth)) if g == group]
+        return float(table[of, by][np.isin(of, at)].sum())
+
+    return measure
+
+
+def by_shots(cell: Cell, setting: str) -> float | None:
+    """Accuracy on the classes that a client has few, medium or many samples of; else on all."""
+    which = setting.rsplit(";", 1)[-1].split()[0].lower()
+    found = cell.summary.get("by_shots")
+    if which == "avg" or found is None:
+        return last(10)(cell, setting) if which == "avg" else None
+    return 100 * float(found[which]) if which in found else None
+
+
+def of_size(cell: Cell, setting: str) -> float | None:
+    """Mean accuracy of the clients whose number of samples is nearest to the setting's; or of all.
+
+    Samples of a client are those that it trains on.
+    """
+    wanted, sizes = re.search(r"with (\d+) samples", setting), cell.facts.get("sizes")
+    if not wanted or sizes is None:
+        return None if wanted else final(cell, setting)
+    away = {name: abs(sizes[name] - int(wanted[1])) for name in cell.accuracy}
+    near = [cell.accuracy[name] for name, gap in away.items() if gap == min(away.values())]
+    return 100 * float(np.mean(near))
+
+
 def clustering_rounds(cell: Cell, setting: str) -> float:
     """The round after which nobody changed its cluster."""
     return float(cell.clusters.settled)
@@ -136,4 +174,7 @@ MEASURES: dict[str, Measure] = {
     "clusters": clusters,
     "correct": correct,
     "clustering_rounds": clustering_rounds,
+    "by_shots": by_shots,
+    "of_size": of_size,
+    **{f"members_{i + 1}": members(i) for i in range(4)},
 }

@@ -20,8 +20,8 @@ from coterie.core.version import __version__
 from coterie.runs.comparison import Cell, Comparison
 from coterie.runs.history import csv_lines
 from coterie.studies.reproduction.measures import MEASURES
-from coterie.studies.reproduction.running import Asked
-from coterie.studies.reproduction.table import Figure, Key, Numbers, Setting, Verdict
+from coterie.studies.reproduction.running import Asked, cuts, fingerprint
+from coterie.studies.reproduction.table import Figure, Key, Numbers, Setting, Table, Verdict
 
 
 class Row(NamedTuple):
@@ -46,11 +46,17 @@ class Row(NamedTuple):
     command: str
     version: str
     machine: str
+    fingerprint: str = ""  # of the settings behind it; older files do not tell
 
     @property
     def key(self) -> Key:
         """Which number it is."""
         return Key(self.method, self.dataset, self.setting, self.metric)
+
+    @property
+    def there(self) -> bool:
+        """Whether it was measured: a target that no run reached was."""
+        return self.measured is not None or bool(self.reached)
 
 
 @dataclass(frozen=True)
@@ -58,16 +64,19 @@ class Reproduction:
     """A table of a paper, and what of it was measured so far."""
 
     asked: Asked
+    before: tuple[Row, ...] = ()  # of other days and machines; what is measured here wins
 
     @cached_property
     def rows(self) -> tuple[Row, ...]:
         """Every number that the paper prints for the settings asked for, and ours beside."""
-        return tuple(row for s in self.asked.settings for row in self.of(s))
+        older = {row.key: row for row in self.before}
+        own = (row for s in self.asked.settings for row in self.of(s))
+        return tuple(row if row.there else older.get(row.key, row) for row in own)
 
     @cached_property
     def measured(self) -> Numbers:
         """The numbers there are; a target that no run reached is infinitely far."""
-        there = [r for r in self.rows if r.measured is not None or r.reached]
+        there = [r for r in (*self.before, *self.rows) if r.there]
         return {r.key: math.inf if r.measured is None else r.measured for r in there}
 
     def claims(self) -> list[tuple[str, Verdict, str]]:
@@ -76,37 +85,12 @@ class Reproduction:
 
     def of(self, setting: Setting) -> Iterator[Row]:
         """The numbers of one setting."""
-        table, asked = self.asked.table, self.asked
+        asked = self.asked
         folder = asked.folder / setting.folder
         found = Comparison.load(folder) if (folder / "compare.toml").exists() else None
-        figures = list(self.figures(setting))
-        columns = dict.fromkeys((f.setting, f.metric) for f in figures)
-        ours = [
-            Figure(label, setting.dataset, name, metric, None, None)
-            for name, metric in columns
-            for label in table.beside
-        ]
-        for figure in (*figures, *ours):
-            label = table.methods.get(figure.method, figure.method)
+        for figure, label in lines(asked.table, setting):
             if label in asked.methods:
                 yield self.row(setting, figure, label, found.of(label) if found else ())
-
-    def figures(self, setting: Setting) -> Iterator[Figure]:
-        """What the paper prints of a setting, also beside a second way to measure it.
-
-        Of a setting that it does not have, every number that it would have.
-        """
-        table = self.asked.table
-        found = [f for f in table.figures if setting.has(f) and f.metric in table.measures]
-        found = found or [
-            Figure(method, setting.dataset, setting.name, metric, None, None)
-            for metric in table.measures
-            for method in table.methods
-        ]
-        yield from found
-        for f in found:
-            if f.metric in table.also:
-                yield f._replace(metric=table.also[f.metric][0])
 
     def row(self, setting: Setting, figure: Figure, label: str, cells: Sequence[Cell]) -> Row:
         """One number of the paper and the same of these runs."""
@@ -131,19 +115,13 @@ class Reproduction:
             difference=apart,
             within=within,
             seeds=" ".join(str(c.seed) for c in cells),
-            cuts="; ".join(self.cuts(setting)),
+            cuts=cuts(self.asked, setting),
             seconds=sum(c.seconds for c in cells) if cells else None,
             command=self.command(setting),
             version=__version__,
             machine=machine(),
+            fingerprint=fingerprint(self.asked, setting, label),
         )
-
-    def cuts(self, setting: Setting) -> Iterator[str]:
-        """What is less or other than in the paper."""
-        if setting.differs:
-            yield setting.differs
-        for key, value in self.asked.changed:
-            yield f"{key} = {value}"
 
     def command(self, setting: Setting) -> str:
         """The command that measures this again."""
@@ -160,6 +138,34 @@ class Reproduction:
         storage.make_folder(file.parent)
         storage.replace_file(file, written(self.rows).encode())
         return file
+
+
+def lines(table: Table, setting: Setting) -> Iterator[tuple[Figure, str]]:
+    """Every number of a setting with the label of its method: the paper's, then ours beside."""
+    figures = list(printed(table, setting))
+    columns = dict.fromkeys((f.setting, f.metric) for f in figures)
+    for figure in figures:
+        yield figure, table.methods.get(figure.method, figure.method)
+    for name, metric in columns:
+        for label in table.beside:
+            yield Figure(label, setting.dataset, name, metric, None, None), label
+
+
+def printed(table: Table, setting: Setting) -> Iterator[Figure]:
+    """What the paper prints of a setting, also beside a second way to measure it.
+
+    Of a setting that it does not have, every number that it would have.
+    """
+    found = [f for f in table.figures if setting.has(f) and f.metric in table.measures]
+    found = found or [
+        Figure(method, setting.dataset, setting.name, metric, None, None)
+        for metric in table.measures
+        for method in table.methods
+    ]
+    yield from found
+    for f in found:
+        if f.metric in table.also:
+            yield f._replace(metric=table.also[f.metric][0])
 
 
 def yes(right: bool) -> str:

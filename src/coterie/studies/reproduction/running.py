@@ -6,19 +6,23 @@ OUT/feddsmic-2/feddsmic-2.csv         paper and measured side by side; feddsmic-
 
 from __future__ import annotations
 
+import hashlib
+import json
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import as_file
 from pathlib import Path
 from typing import Any
 
 from coterie.config import toml
-from coterie.config.grid import Grid, grid
+from coterie.config.grid import Grid, grid, split
+from coterie.config.tables import table_name
 from coterie.core import storage
 from coterie.core.errors import CheckpointError, ConfigError
 from coterie.core.events import Listener, silence
 from coterie.core.suggest import similar
+from coterie.methods import METHODS
 from coterie.runs.comparison import Cell, Comparison
 from coterie.studies.comparison.cells import run_cell
 from coterie.studies.comparison.running import differences, in_turn, run_missing
@@ -94,13 +98,43 @@ def label_of(table: Table, name: str) -> str:
     return found[name.casefold()]
 
 
-def run(asked: Asked, on_event: Listener | None = None) -> None:
-    """Run whatever of it is not done yet, setting by setting."""
+def cuts(asked: Asked, setting: Setting) -> str:
+    """What is less or other than in the paper, in words."""
+    changed = [f"{key} = {value}" for key, value in asked.changed]
+    return "; ".join([setting.differs, *changed] if setting.differs else changed)
+
+
+def fingerprint(asked: Asked, setting: Setting, label: str) -> str:
+    """A short name of all settings that a number comes of: those of the file and those above it.
+
+    Only what is said counts, not what follows by default: a key that comes later changes none.
+    """
+    method, own = split(label)
+    others = {table_name(name) for name in METHODS} - {table_name(method)}
+    file: dict[str, Any] = tomllib.loads(asked.table.file.read_text(encoding="utf-8"))
+    tables = {name: keys for name, keys in file.items() if isinstance(keys, dict)}
+    said = {f"{name}.{k}": v for name, keys in tables.items() for k, v in keys.items()}
+    said |= {**setting.given, **dict(asked.given), **dict(own)}
+    kept = {k: v for k, v in said.items() if k.split(".")[0] not in {*others, *SILENT}}
+    text = json.dumps({"method": method, **kept}, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def run(
+    asked: Asked,
+    on_event: Listener | None = None,
+    wanted: Callable[[Setting], Sequence[str]] | None = None,
+) -> None:
+    """Run whatever of it is not done yet, setting by setting: the `wanted` labels of each."""
     for setting in asked.settings:
-        run_setting(asked, setting, on_event or silence)
+        labels = asked.methods if wanted is None else wanted(setting)
+        if labels:
+            run_setting(asked, setting, labels, on_event or silence)
 
 
-def run_setting(asked: Asked, setting: Setting, listen: Listener) -> Comparison:
+def run_setting(
+    asked: Asked, setting: Setting, labels: Sequence[str], listen: Listener
+) -> Comparison:
     """The runs of one setting that are wanted and not done yet."""
     made, folder = experiments(asked, setting), asked.folder / setting.folder
 
@@ -108,7 +142,7 @@ def run_setting(asked: Asked, setting: Setting, listen: Listener) -> Comparison:
         run_cell(made.config(cell.label, cell.seed), cell, tell)
 
     def wanted(cells: Sequence[Cell], tell: Listener) -> dict[str, str]:
-        some = [c for c in cells if c.label in asked.methods and c.seed in made.seeds]
+        some = [c for c in cells if c.label in labels and c.seed in made.seeds]
         return in_turn(one, some, tell)
 
     return run_missing(folder, widened(folder, made.asked()), wanted, listen)

@@ -40,7 +40,7 @@ class Setting:
     given: Mapping[str, Any] = field(default_factory=dict)  # dotted key -> value
     differs: str = ""  # from the paper, in words: a stand-in for its data, a cut
 
-    def has(self, figure: Figure) -> bool:
+    def has(self, figure: Figure | Key) -> bool:
         """Whether a figure of the paper is measured in this setting."""
         same = figure.dataset == self.dataset
         return same and f"{figure.setting};".startswith(f"{self.name};")
@@ -129,4 +129,4 @@ def _number(text: str) -> float | None:
     try:
         return float(text)
     except ValueError:
-        return None
+        return float(len(text.split())) or None  # of a list of clients, how many they are

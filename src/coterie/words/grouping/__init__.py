@@ -3,6 +3,7 @@
 from coterie.words.grouping.centres import farthest_first as farthest_first
 from coterie.words.grouping.centres import kmeans as kmeans
 from coterie.words.grouping.centres import kmeanspp as kmeanspp
+from coterie.words.grouping.density import dbscan as dbscan
 from coterie.words.grouping.hierarchy import Curve as Curve
 from coterie.words.grouping.hierarchy import Cut as Cut
 from coterie.words.grouping.hierarchy import Incongruence as Incongruence

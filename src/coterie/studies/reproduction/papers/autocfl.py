@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from coterie.studies.reproduction.claims import above, at_least, at_most, best, gains
+from coterie.studies.reproduction.claims import above, at_least, at_most, best, every, gains
 from coterie.studies.reproduction.table import Claim, Setting, Table
 
 PAPER = "AutoCFL, IEEE Transactions on Big Data 2024"
@@ -21,6 +22,15 @@ DATA = {
     "FMNIST": ("fashion-mnist", "cnn-f", "0,180"),
     "MNIST": ("mnist", "cnn-m", "0,180"),
 }
+
+
+CLUSTERINGS = {
+    "AutoCFL": "autocfl",
+    "K-means": "autocfl:clustering=kmeans",
+    "HAC": "autocfl:clustering=hac",
+    "DBSCAN": "autocfl:clustering=dbscan",
+}
+NEAREST = "another draw of sizes: the clients whose size is nearest stand for each of the paper's"
 
 
 def settings() -> tuple[Setting, ...]:
@@ -42,7 +52,7 @@ def setting(data: str, name: str) -> Setting:
     """One of the six settings."""
     source, model, angles = DATA[data]
     turned = f"rotation:{angles}"
-    base = {"Non-IID-La": "label-groups", "Non-IID-In": turned, "IID": "iid"}
+    base = {"Non-IID-La": "label-groups", "Non-IID-In": turned, "IID": "iid:stratified=true"}
     kind, size = name.rsplit("-", 1)
     groups = {"Non-IID-La": 4, "Non-IID-In": angles.count(",") + 1, "IID": 1}[kind]
     given: dict[str, Any] = {
@@ -80,7 +90,21 @@ TABLES = (
         "autocfl-2",
         PAPER,
         "Accuracy of the clients with few samples",
-        absent={"": "a draw of its own whose sizes do not follow from the text"},
+        "autocfl-1",
+        (replace(setting("CIFAR10", "Non-IID-La-Im"), differs=NEAREST),),
+        {"Local": "local", "FedAvg": "fedavg", "AutoCFL": "autocfl"},
+        ("autocfl:clustering=auto_cosine", "kin", "oracle"),
+        {ACCURACY: "of_size"},
+        claims=(
+            Claim(
+                "Every small client does better with AutoCFL than with FedAvg",
+                above("AutoCFL", ["FedAvg"], ACCURACY, where="samples"),
+            ),
+            Claim(
+                "Every small client does better with AutoCFL than alone",
+                above("AutoCFL", ["Local"], ACCURACY, where="samples"),
+            ),
+        ),
     ),
     Table(
         "autocfl-3",
@@ -114,7 +138,19 @@ TABLES = (
         "autocfl-4",
         PAPER,
         "Members of the clusters by other clusterings of the same distances",
-        absent={"": "k-means, HAC and DBSCAN on AutoCFL's distances are not a method here yet"},
+        "autocfl-1",
+        (setting("CIFAR10", "Non-IID-La-Im"),),
+        CLUSTERINGS,
+        ("autocfl:clustering=auto_cosine",),
+        {f"members_of_cluster_{i}": f"members_{i}" for i in range(1, 5)},
+        claims=tuple(
+            Claim(
+                f"{method} puts the clients of all four groups together",
+                every(*(at_least(method, f"members_of_cluster_{i}", 5) for i in range(1, 5))),
+            )
+            for method in CLUSTERINGS
+        ),
+        notes="of each planted group, how many of its five clients are in the cluster for it",
     ),
     Table(
         "autocfl-5",

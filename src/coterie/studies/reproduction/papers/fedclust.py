@@ -16,7 +16,7 @@ METHODS = {
     "FedNova": "fednova:train.momentum=0.9",
     "LG": "lg-fedavg",
     "PerFedAvg": "perfedavg:train.lr=0.001",
-    "CFL": "cfl:train.participation=1.0",
+    "CFL": "cfl",
     "IFCA": "ifca",
     "PACFL": "pacfl",
     "FedClust": "fedclust",
