@@ -113,8 +113,8 @@ if TYPE_CHECKING:  # every public name, once: for type checkers, and below for w
     from coterie.methods.perfedavg import PerFedAvg as PerFedAvg
     from coterie.methods.pfedme import PFedMe as PFedMe
     from coterie.methods.scaffold import SCAFFOLD as SCAFFOLD
+    from coterie.models.loading import load_model as load_model
     from coterie.models.saved import TrainedModel as TrainedModel
-    from coterie.models.saved import load_model as load_model
     from coterie.runs.comparison import Comparison as Comparison
     from coterie.runs.newcomers import Joined as Joined
     from coterie.studies.comparison.running import compare as compare

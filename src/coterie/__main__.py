@@ -1,11 +1,18 @@
 """`python -m coterie`, and the command `coterie`: signals are heeded before all else."""
 
+import gc
+
 from coterie.core import stopping
+
+# New objects before the next look for garbage. By default it is 700, and a third of a million that
+# come with the libraries and stay are looked through hundreds of times.
+PATIENCE = 20_000
 
 
 def main() -> None:
     """Run one command and exit with its code."""
     stopping.heed()
+    gc.set_threshold(PATIENCE)
     from coterie.cli import main as command
 
     command()

@@ -6,6 +6,7 @@ import csv
 import io
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 import torch
 
 import coterie as ct
+from coterie.models import loading
 from tests.cli.test_cli import call
 from tests.studies.test_federation import Server
 
@@ -74,6 +76,11 @@ def stored_samples(result: ct.Result, i: int) -> str:
     return "mine.npz"
 
 
+def said(name: str) -> list[dict[str, str]]:
+    """The lines of a file of predictions."""
+    return list(csv.DictReader(io.StringIO(Path(name).read_text())))
+
+
 @pytest.mark.parametrize("format", list(LOADERS))
 def test_an_export_says_without_coterie_what_the_model_says(format: str) -> None:
     if format == "onnx":
@@ -88,6 +95,53 @@ def test_an_export_says_without_coterie_what_the_model_says(format: str) -> None
     with torch.no_grad():
         expected = result.model("2")(result.population.data.scaler(x))
     torch.testing.assert_close(torch.tensor(np.load("y.npy")), expected, atol=1e-5, rtol=0)
+    loaded = ct.load_model(f"m.{format}", allow_code=format == "pt2")
+    torch.testing.assert_close(loaded(x), expected, atol=1e-5, rtol=0)
+    assert loaded.about == {"client": "2", "cluster": result.clusters["2"], "round": 2}
+
+
+@pytest.mark.parametrize("format", list(LOADERS))
+def test_every_export_predicts_what_the_run_predicts(format: str) -> None:
+    if format == "onnx":
+        pytest.importorskip("onnxscript")
+        pytest.importorskip("onnxruntime")
+    data = stored_samples(run(method="fedavg"), 3)
+    file, code = f"m.{format}", ["--allow-code"] if format == "pt2" else []
+    assert call(["export", "r", "--format", format, "--out", file]) == 0
+    assert call(["predict", file, "--data", data, "--out", "p.csv", *code]) == 0
+    assert call(["predict", "r", "--cluster", "0", "--data", data, "--out", "q.csv"]) == 0
+    mine, theirs = (said(name) for name in ("p.csv", "q.csv"))
+    assert [row["prediction"] for row in mine] == [row["prediction"] for row in theirs]
+    for k in map(str, range(10)):
+        likely = [float(row[f"p({k})"]) for row in mine]
+        assert likely == pytest.approx([float(row[f"p({k})"]) for row in theirs], abs=1e-5)
+
+
+def test_a_program_is_read_only_where_code_is_allowed(capsys: pytest.CaptureFixture[str]) -> None:
+    with zipfile.ZipFile("m.pt2", "w") as file:
+        file.writestr("data/x", b"")
+    assert call(["predict", "m.pt2", "--data", "digits"]) == 2
+    assert "error[C036]: m.pt2 may run code when it is read" in capsys.readouterr().err
+    assert call(["predict", "m.pt2", "--data", "digits", "--allow-code"]) == 5
+    assert "error[K014]" in capsys.readouterr().err
+
+
+def test_a_graph_without_its_runtime_says_what_to_install(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("m.onnx").write_bytes(b"no graph")
+    monkeypatch.setattr(loading, "find_spec", lambda name: None)
+    assert call(["predict", "m.onnx", "--data", "digits"]) == 5
+    said = capsys.readouterr().err
+    assert "run by onnxruntime, which is not installed" in said
+    assert 'pip install "coterie[onnx]"' in said
+
+
+def test_a_graph_of_another_program_is_refused() -> None:
+    pytest.importorskip("onnxruntime")
+    Path("m.onnx").write_bytes(b"no graph")
+    with pytest.raises(ct.CheckpointError, match="no model that can be used"):
+        ct.load_model("m.onnx")
 
 
 @pytest.mark.parametrize("method", ["fedclust", "ditto", "kin"])
@@ -99,7 +153,7 @@ def test_predictions_have_the_accuracy_of_the_records(
     assert call(["predict", "r", "--data", data, "--client", "3", "--out", "p.csv"]) == 0
     assert call(["export", "r", "--client", "3", "--out", "m.safetensors"]) == 0
     assert call(["predict", "m.safetensors", "--data", data, "--out", "q.csv"]) == 0
-    rows = list(csv.DictReader(io.StringIO(Path("p.csv").read_text())))
+    rows = said("p.csv")
     right = [row["label"] == row["prediction"] for row in rows]
     assert sum(right) / len(right) == pytest.approx(result.accuracy["3"], abs=1e-9)
     assert sum(float(rows[0][f"p({k})"]) for k in range(10)) == pytest.approx(1, abs=1e-4)
@@ -145,6 +199,10 @@ def test_a_federation_is_exported_and_asked(tmp_path: Path) -> None:
     out = str(server.out)
     assert call(["export", out, "--client", "1", "--out", "m.safetensors"]) == 0
     assert call(["predict", "m.safetensors", "--data", "digits", "--out", "p.csv"]) == 0
+    assert call(["export", out, "--client", "1", "--out", "m.pt2"]) == 0
+    assert call(["predict", "m.pt2", "--data", "digits", "--out", "o.csv", "--allow-code"]) == 0
+    both = [[row["prediction"] for row in said(name)] for name in ("p.csv", "o.csv")]
+    assert both[0] == both[1]
     assert call(["predict", out, "--data", "digits", "--out", "q.csv"]) == 0
     assert len(Path("q.csv").read_text().splitlines()) == 1798
     with pytest.raises(ct.CheckpointError, match="how its samples are scaled"):

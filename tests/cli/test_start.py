@@ -87,3 +87,16 @@ def test_planted_groups_are_compared_without_scikit_learn(tmp_path: Path) -> Non
     spare = ("sklearn", "scipy.stats", "scipy.optimize", "scipy.cluster", "pandas", "plotly")
     demo = ["demo", "--rounds", "1", "--out", "d"]
     assert loaded(*demo, code=0, cwd=tmp_path, among=spare)[0] == []
+
+
+def test_a_command_looks_for_garbage_seldom_and_not_at_its_end(tmp_path: Path) -> None:
+    script = (
+        "import atexit, gc, sys\n"
+        "from coterie.__main__ import PATIENCE, main\n"
+        "found = lambda: (gc.get_threshold()[0] == PATIENCE, gc.get_freeze_count() > 0)\n"
+        "atexit.register(lambda: print(*found()))\n"
+        "main()\n"
+    )
+    command = [sys.executable, "-c", script, "datasets"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "True True"

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from coterie.core.errors import CheckpointError, ConfigError
 from coterie.core.layout import Layout
 from coterie.models.factory import importable
-from coterie.models.saved import KEY, load_model, read_model, save_model
+from coterie.models.loading import load_model
+from coterie.models.saved import KEY, read_model, save_model
 from coterie.models.spec import ModelSpec
 from coterie.models.zoo import MODELS
 from coterie.studies.training import build_layout

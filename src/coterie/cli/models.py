@@ -56,7 +56,8 @@ def export(
     stem = slug(client) if client is not None else f"cluster-{cluster}"
     file = out or home / f"{stem}.{format.value}"
     say.result(str(result.save(file, client, cluster=cluster)))
-    say.label("next", command("predict", file, "--data", "FILE"))
+    code = ["--allow-code"] if file.suffix == ".pt2" else []
+    say.label("next", command("predict", file, "--data", "FILE", *code))
 
 
 def the_only(result: Result) -> int:
@@ -133,7 +134,7 @@ def predict(
         from coterie.data.dataset import Scaler
         from coterie.data.load import load
         from coterie.data.unlabelled import load_unlabelled
-        from coterie.models.saved import load_model
+        from coterie.models.loading import load_model
         from coterie.studies.taking import scaled_by
 
         model, how = load_model(source, allow_code=allow_code), options.of_reader(settings)

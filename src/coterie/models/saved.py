@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from coterie.core import storage
 from coterie.core.errors import CheckpointError
 from coterie.core.layout import Layout
 from coterie.core.version import __version__
-from coterie.models.spec import Given, ModelSpec
+from coterie.models.spec import ModelSpec
 
 FORMAT = 1
 KEY = "coterie"  # of the metadata, in every kind of file
@@ -85,38 +84,6 @@ def save_model(
     return path
 
 
-def load_model(
-    path: str | Path, *, model: Given | None = None, allow_code: bool = False
-) -> TrainedModel:
-    """The model that `Result.save`, `coterie export` or a client of a federation wrote.
-
-    It takes samples as they are stored and answers logits; `.net` is the network alone. A network
-    that has no name is given again as `model`; one that is not coterie's is imported only with
-    `allow_code`.
-    """
-    tensors, known = read_model(Path(path))
-    try:
-        spec = ModelSpec.from_plain(known)
-        # What a file declares takes no memory until its own numbers are found to fit.
-        with nullcontext() if model is not None or spec.foreign else torch.device("meta"):
-            net = spec.module(model, allow_code=allow_code)
-    except (TypeError, ValueError, RuntimeError) as cause:
-        raise unusable(Path(path), str(cause)) from cause
-    expected, found = shapes(net.state_dict()), shapes(tensors)
-    if expected != found:
-        name = min(expected.items() ^ found.items())[0]
-        why = f"{name} is {found.get(name, 'absent')} there, the network has {expected.get(name)}"
-        raise unusable(Path(path), why)
-    net.load_state_dict(tensors, assign=True)
-    spec_keys = {*spec.plain(), "format", "coterie"}
-    return TrainedModel(net, spec, {k: v for k, v in known.items() if k not in spec_keys})
-
-
-def shapes(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
-    """The shape of each tensor."""
-    return {name: tuple(t.shape) for name, t in tensors.items()}
-
-
 def read_model(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The tensors of a model's file by name, and its card."""
     try:
@@ -144,7 +111,7 @@ def unusable(path: Path, why: str) -> CheckpointError:
         f"{path} is no model that can be used",
         code="K014",
         why=why,
-        fix="name a .safetensors file that `coterie export`, Result.save or a client wrote",
+        fix="name a file that `coterie export`, Result.save or a client wrote",
     )
 
 

@@ -102,8 +102,7 @@ class Result:
     ) -> Path:
         """Write the model a client uses, or a cluster's, with all that is needed to use it.
 
-        The name's end is the format: .safetensors (which `coterie.load_model` reads), .pt2 or
-        .onnx.
+        The name's end is the format: .safetensors, .pt2 or .onnx; `coterie.load_model` reads it.
         """
         from coterie.studies.taking import take
 

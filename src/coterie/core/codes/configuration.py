@@ -105,8 +105,9 @@ CONFIGURATION: dict[str, Code] = {
     "C036": Code(
         "a saved model whose network is not at hand",
         "Its network was made in Python and has no name, or it is not coterie's own: a file or "
-        "folder from elsewhere must not choose what code runs.",
-        "Give the network again (model=...), or allow the one it names (--allow-code).",
+        "folder from elsewhere must not choose what code runs. A .pt2 file is a program itself.",
+        "Give the network again (model=...), or allow the code that it names or holds "
+        "(--allow-code).",
     ),
     "C037": Code(
         "a client or cluster that the run does not have",

@@ -89,9 +89,10 @@ RUNNING: dict[str, Code] = {
     ),
     "K014": Code(
         "a file that no model can be made of",
-        "The file of a model is in the safetensors format, and its metadata say which network it "
-        "is of. Files of other programs do not have them.",
-        "Name a file that `coterie export`, `Result.save` or a client of a federation wrote.",
+        "The file of a model (.safetensors, .pt2 or .onnx) carries a card that says which network "
+        "it is of. Files of other programs do not have it. ONNX files are run by onnxruntime.",
+        "Name a file that `coterie export`, `Result.save` or a client of a federation wrote; for "
+        'an .onnx file, pip install "coterie[onnx]".',
     ),
     "K015": Code(
         "a model that does not know its scaling",
