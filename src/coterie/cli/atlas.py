@@ -27,9 +27,7 @@ def atlas(
         list[str] | None,
         typer.Argument(metavar="[KEY=VALUE]...", help="Settings above the grid's: a cut one."),
     ] = None,
-    grid: Annotated[
-        str, typer.Option(help="core: about six hours on two cores; or full.")
-    ] = "core",
+    grid: Annotated[str, typer.Option(help="core, six hours on two cores; or full.")] = "core",
     role: Annotated[str, typer.Option(help="Only cells for development, or evaluation.")] = "",
     kinds: Annotated[str, typer.Option(help="Only these, as none,rotation.")] = "",
     data: Annotated[str, typer.Option(help="Only these sets, as digits,mnist.")] = "",
@@ -53,24 +51,15 @@ def atlas(
     Each method's settings are chosen on validation data with the same budget. The same command
     goes on after a stop; results.csv is all that it needs for it.
     """
-    from coterie.config.grid import listed
     from coterie.studies.atlas.grid import Atlas
-
-    found = Atlas.load()
-    from coterie.studies.atlas.grid import chosen
-
-    known = [*found.methods]
-    here = [m for m in known if m.split(":")[0] in short(methods)] if methods else known
-    if methods and len(here) < len(short(methods)):
-        here = chosen("method", listed(methods), known)
-    places = selected(found, grid, role, kinds, data, sizes)
     from coterie.studies.atlas.running import Asked
 
+    found = Atlas.load()
     asked = Asked(
         found,
         out,
-        tuple(places),
-        (*here, *(method or [])),
+        tuple(selected(found, grid, role, kinds, data, sizes)),
+        (*contestants(found, methods), *(method or [])),
         seeds,
         share_of(part),
         tuple(options.assigned(settings)),
@@ -89,6 +78,16 @@ def atlas(
 def short(text: str) -> set[str]:
     """The words of a list with commas."""
     return {word.strip() for word in text.split(",") if word.strip()}
+
+
+def contestants(found: Atlas, methods: str) -> list[str]:
+    """The methods that are asked for, named with or without the settings that they have here."""
+    from coterie.config.grid import split
+    from coterie.studies.atlas.grid import chosen
+
+    labels = {split(label)[0]: label for label in found.methods}
+    names = [split(name)[0] for name in short(methods)]
+    return [labels[name] for name in chosen("method", names, [*labels])]
 
 
 def selected(found: Atlas, grid: str, role: str, kinds: str, data: str, sizes: str) -> list[Place]:

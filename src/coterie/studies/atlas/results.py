@@ -57,8 +57,8 @@ class Row(NamedTuple):
         return Cell(self.place, self.method, self.seed)
 
 
-TEXTS = {n for n, kind in Row.__annotations__.items() if kind == "str"}
-WHOLE = {n for n, kind in Row.__annotations__.items() if kind == "int"}
+WHOLE = {"size", "seed", "version", "revision"}
+REALS = {"accuracy", "worst", "clusters", "right", "recovered", "up", "down", "samples", "seconds"}
 
 
 def written(rows: Iterable[Row]) -> str:
@@ -90,11 +90,11 @@ def read(text: str) -> list[Row]:
 
 def value_of(column: str, text: str) -> Any:
     """What a cell of a column means."""
-    if column in TEXTS:
-        return text
     if column == "scores":
         return tuple(map(float, text.split()))
-    return int(text) if column in WHOLE else float(text) if text else None
+    if column in REALS:
+        return float(text) if text else None
+    return int(text) if column in WHOLE else text
 
 
 @dataclass

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -76,12 +77,18 @@ class Asked:
     def at_hand(self, place: Place) -> bool:
         """Whether the data of a place are on this machine."""
         name = named.canonical(self.atlas.data[place.data].source)
-        return name is None or named.NAMED[name].embedded or named.find(name) is not None
+        if name is None or named.NAMED[name].embedded:
+            return True
+        # Not every copy of a set says who wrote what.
+        owned = not self.atlas.kinds[place.kind].own or named.may_own(name)
+        return named.find(name) is not None and owned
 
     @property
     def absent(self) -> list[str]:
-        """The data sets that are asked for and not on this machine."""
-        return list(dict.fromkeys(p.data for p in self.places if not self.at_hand(p)))
+        """The data that are asked for and not on this machine."""
+        kinds = self.atlas.kinds
+        gone = [p for p in self.places if not self.at_hand(p)]
+        return list(dict.fromkeys(p.data + f" ({p.kind})" * bool(kinds[p.kind].own) for p in gone))
 
 
 @dataclass
@@ -205,8 +212,9 @@ class Runner:
         )
 
     def given(self, place: Place) -> Settings:
-        """The settings of a place, and above them what was asked for."""
-        return [*self.asked.atlas.experiment(place), *self.asked.given]
+        """The settings of a place, and above them what this machine has and what was asked for."""
+        slow = [] if find_spec("llvmlite") else [("engine.name", "auto")]
+        return [*self.asked.atlas.experiment(place), *slow, *self.asked.given]
 
 
 def run(asked: Asked, on_event: Listener | None = None) -> Results:
