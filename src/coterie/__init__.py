@@ -58,14 +58,17 @@ if TYPE_CHECKING:  # every public name, once: for type checkers, and below for w
     from coterie.data.dataset import Data as Data
     from coterie.data.kinds import IID as IID
     from coterie.data.kinds import Arrivals as Arrivals
+    from coterie.data.kinds import Blur as Blur
     from coterie.data.kinds import Classes as Classes
     from coterie.data.kinds import ClusteredDirichlet as ClusteredDirichlet
+    from coterie.data.kinds import Contrast as Contrast
     from coterie.data.kinds import Dirichlet as Dirichlet
     from coterie.data.kinds import Drift as Drift
     from coterie.data.kinds import LabelGroups as LabelGroups
     from coterie.data.kinds import LabelSets as LabelSets
     from coterie.data.kinds import LabelSkew as LabelSkew
     from coterie.data.kinds import Natural as Natural
+    from coterie.data.kinds import Noise as Noise
     from coterie.data.kinds import Permutation as Permutation
     from coterie.data.kinds import Quantity as Quantity
     from coterie.data.kinds import QuantityDirichlet as QuantityDirichlet

@@ -58,6 +58,9 @@ modifiers = st.tuples(
         Rotation, st.lists(st.integers(0, 719).map(lambda a: a / 2), min_size=1, unique=True)
     ),
     st.builds(Permutation, count),
+    st.builds(kinds.Contrast, st.lists(shares, min_size=1, max_size=4)),
+    st.builds(kinds.Noise, st.lists(shares, min_size=1, max_size=4)),
+    st.builds(kinds.Blur, st.lists(shares, min_size=1, max_size=4)),
     st.builds(Quantity, st.lists(shares, min_size=1, max_size=4), count),
     st.builds(kinds.Drift, count, shares, st.sampled_from(["sudden", "gradual"]), count),
     st.builds(kinds.Arrivals, count, shares, count),
@@ -208,7 +211,8 @@ def test_read_takes_a_kind_a_text_and_a_table() -> None:
 
 def test_modifiers_are_told_from_bases() -> None:
     found = {name for name, cls in KINDS.items() if issubclass(cls, Modifier)}
-    assert found == {"rotation", "permutation", "quantity", "drift", "arrivals"}
+    seen = {"rotation", "permutation", "contrast", "noise", "blur"}
+    assert found == {*seen, "quantity", "drift", "arrivals"}
 
 
 def test_kinds_are_read_without_torch_and_numpy() -> None:

@@ -29,7 +29,13 @@ def equal(a: Any, b: Any) -> bool:
 
 @pytest.mark.parametrize("suffix", [".json", ".npz"])
 @pytest.mark.parametrize(
-    "kind", ["iid", "natural", "label-groups+rotation:0,30+permutation:2+drift"]
+    "kind",
+    [
+        "iid",
+        "natural",
+        "label-groups+rotation:0,30+permutation:2+drift",
+        "contrast+noise+blur:0,0.1",
+    ],
 )
 @pytest.mark.parametrize("test", ["own", "labels"])
 def test_a_partition_comes_back_from_disk(

@@ -9,6 +9,7 @@ import typer
 import typer.core
 
 from coterie.cli import (
+    atlas,
     compare,
     data,
     doctor,
@@ -60,6 +61,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
             compare.compare,
             tune.tune,
             reproduce.reproduce,
+            atlas.atlas,
             newcomers.newcomers,
             newcomers.place,
             models.export,

@@ -25,6 +25,9 @@ from coterie.data.divide.kind_text import (
     turns,
     unknown_kind,
 )
+from coterie.data.image_kinds import Blur as Blur
+from coterie.data.image_kinds import Contrast as Contrast
+from coterie.data.image_kinds import Noise as Noise
 from coterie.data.kind import IID as IID
 from coterie.data.kind import Composite as Composite
 from coterie.data.kind import Kind as Kind
@@ -237,7 +240,8 @@ KINDS: dict[str, type[Kind]] = {
     kebab(cls): cls
     for cls in (
         *(IID, Dirichlet, LabelSkew, Shards, Classes, QuantityDirichlet, LabelGroups),
-        *(LabelSets, ClusteredDirichlet, Natural, Rotation, Permutation, Quantity, Drift, Arrivals),
+        *(LabelSets, ClusteredDirichlet, Natural, Rotation, Permutation, Contrast, Noise, Blur),
+        *(Quantity, Drift, Arrivals),
     )
 }
 ALIASES: dict[str, Kind] = {"homo": IID(), "noniid-labeldir": Dirichlet(cap=True)}

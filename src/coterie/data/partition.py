@@ -44,6 +44,7 @@ class Partition:
     angle: Tensor  # (n,) degrees
     group: Tensor | None = None  # (n,) ground truth: 0, 1, ... in order of appearance
     relabel: Tensor | None = None  # (n, K) what each label becomes
+    shift: Tensor | None = None  # (n, 3) contrast, noise and blur; None: images are as they are
     moves: Tensor | None = None  # (n,) whose samples each client has from round `moves_at` on
     moves_at: int = 0
     validation: tuple[Tensor, ...] = ()  # n of (v_i,) long, increasing, of the pool; (): none
@@ -79,6 +80,7 @@ class Partition:
             angle=self.angle[self.moves],
             group=None if self.group is None else self.group[self.moves],
             relabel=None if self.relabel is None else self.relabel[self.moves],
+            shift=None if self.shift is None else self.shift[self.moves],
             moves=None,
         )
 
@@ -290,6 +292,7 @@ def complete(
         angle=torch.from_numpy(changes.angle),
         group=group,
         relabel=None if changes.relabel is None else torch.from_numpy(changes.relabel),
+        shift=None if changes.shift is None else torch.from_numpy(changes.shift),
         moves=None if moves is None else torch.from_numpy(moves),
         moves_at=changes.drift.round if changes.drift else 0,
         validation=tuple(map(torch.from_numpy, held)),

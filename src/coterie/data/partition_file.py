@@ -26,7 +26,8 @@ from coterie.data.partition import From, Partition, Test, arguments, complete, r
 
 FORMAT = "coterie-partition-1"
 PLAIN = ("test_source", "pool", "names", "moves_at", "pattern", "span", "notes", "arguments", "key")
-TENSORS = ("angle", "group", "relabel", "moves", "arrives")
+TENSORS = ("angle", "shift", "group", "relabel", "moves", "arrives")
+REALS = ("angle", "shift")  # of them; the others are whole numbers
 
 
 def save(partition: Partition, path: str | Path) -> Path:
@@ -68,7 +69,9 @@ def load_partition(path: str | Path, key: str | Mapping[str, Any] | None = None)
     try:
         found = read_npz(path) if path.suffix == ".npz" else read_json(path)
         tensors: dict[str, Any] = {
-            k: indices(found[k]) for k in TENSORS[1:] if found.get(k) is not None
+            k: torch.as_tensor(found[k], dtype=torch.float64) if k in REALS else indices(found[k])
+            for k in TENSORS
+            if found.get(k) is not None
         }
         partition = Partition(
             train=tuple(map(indices, found["train"])),
@@ -77,7 +80,6 @@ def load_partition(path: str | Path, key: str | Mapping[str, Any] | None = None)
             test_source=found["test_source"],
             pool=found["pool"],
             names=tuple(found["names"]),
-            angle=torch.as_tensor(found["angle"], dtype=torch.float64),
             moves_at=found["moves_at"],
             pattern=found.get("pattern", "sudden"),
             span=found.get("span", 1),

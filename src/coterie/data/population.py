@@ -263,7 +263,8 @@ class Population(Sequence[Client]):
         relabel = self.partition.relabel
         digest = hashlib.sha256(index.numpy().tobytes())
         digest.update(f"{float(self.partition.angle[i])}".encode())
-        digest.update(b"" if relabel is None else relabel[i].numpy().tobytes())
+        for rows in (relabel, self.partition.shift):
+            digest.update(b"" if rows is None else rows[i].numpy().tobytes())
         if seen := self.partition.seen.get("test"):
             digest.update(seen[i].numpy().tobytes())
         key = digest.digest()

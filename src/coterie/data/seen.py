@@ -1,4 +1,4 @@
-"""Samples as a client sees them: turned by its angle, with its own labels."""
+"""Samples as a client sees them: with its contrast, noise and blur, its angle, its labels."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from coterie.data.divide.modifiers import rotate
+from coterie.data.divide.shifts import shifted
 from coterie.data.partition import Partition
 
 
@@ -18,17 +19,19 @@ def seen_by(
     """
     index, seen = getattr(partition, which)[i], partition.seen.get(which)
     if seen is None or not len(index):
-        return seen_as(partition, i, x, y, index)
+        return seen_as(partition, which, i, x, y, index)
     whose = dict.fromkeys((int(seen[i][0]), int(seen[i][-1])))  # a client's own come first
-    parts = [seen_as(partition, j, x, y, index[seen[i] == j]) for j in whose]
+    parts = [seen_as(partition, which, j, x, y, index[seen[i] == j]) for j in whose]
     return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
 
 
 def seen_as(
-    partition: Partition, i: int, x: Tensor, y: Tensor, index: Tensor
+    partition: Partition, which: str, i: int, x: Tensor, y: Tensor, index: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Some samples with the angle and the labels of client i."""
+    """Some samples with the look, the angle and the labels of client i."""
     x, y = select(x, index).float(), select(y, index)
+    if partition.shift is not None:
+        x = shifted(x, index, partition.shift[i].tolist(), (partition.arguments["seed"], which))
     if angle := float(partition.angle[i]):
         x = rotate(x, angle)
     if partition.relabel is not None:

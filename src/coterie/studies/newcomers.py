@@ -59,6 +59,7 @@ def remaining(population: Population, who: Tensor) -> Population:
         angle=how.angle[who],
         group=None if how.group is None else how.group[who],
         relabel=None if how.relabel is None else how.relabel[who],
+        shift=None if how.shift is None else how.shift[who],
         arrives=None if how.arrives is None else how.arrives[who],
         arguments={**how.arguments, "remaining": [how.names[i] for i in kept]},
     )

@@ -226,6 +226,12 @@ CONFIGURATION: dict[str, Code] = {
         "There is no such table, or it has no such method, or its data cannot be had.",
         "`coterie reproduce` lists the tables and the data that each can be run on.",
     ),
+    "C080": Code(
+        "a part of the atlas that there is not",
+        "The grid of the atlas is fixed: it has these kinds of difference, data sets, sizes and "
+        "methods, and no others. A method of your own joins with --method package.module:Class.",
+        "The message names what is nearest; `coterie atlas --list` shows all of it.",
+    ),
     "C061": Code(
         "nothing to choose by",
         "A round, or a setting, is chosen on validation data: samples of a client that it neither "

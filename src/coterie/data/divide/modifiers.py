@@ -17,7 +17,19 @@ from coterie.core.rng import numpy_stream
 from coterie.core.units import count
 from coterie.data.divide.bases import groups_of
 from coterie.data.divide.dealing import Ints, Reals, Rng
-from coterie.data.kinds import Arrivals, Drift, Modifier, Permutation, Quantity, Rotation
+from coterie.data.kinds import (
+    Arrivals,
+    Blur,
+    Contrast,
+    Drift,
+    Modifier,
+    Noise,
+    Permutation,
+    Quantity,
+    Rotation,
+)
+
+AS_IT_IS = (1.0, 0.0, 0.0)  # contrast, noise and blur of images that nothing was done to
 
 
 @dataclass
@@ -31,6 +43,7 @@ class Changes:
     angle: Reals = field(init=False)  # (n,) degrees
     keep: Reals = field(init=False)  # (n,) share of the training samples
     relabel: Ints | None = None  # (n, K)
+    shift: Reals | None = None  # (n, 3) contrast, noise, blur
     groups: list[Ints] = field(default_factory=list)  # each (n,)
     notes: list[str] = field(default_factory=list)
     drift: Drift | None = None
@@ -74,6 +87,24 @@ def _(kind: Rotation, to: Changes, rng: Rng) -> None:
             fix="use images, other angles, or another grouping such as permutation",
         )
     to.angle = np.array(kind.angles)[to.grouping(kind)] % 360
+
+
+@change.register(Contrast)
+@change.register(Noise)
+@change.register(Blur)
+def _(kind: Contrast | Noise | Blur, to: Changes, rng: Rng) -> None:
+    if len(to.shape) != 3 and not isinstance(kind, Noise):
+        raise DataError(
+            f"these samples have no {kind.name}",
+            code="D038",
+            why=f"a sample has shape {to.shape}; an image has (C, H, W)",
+            fix="use images, or another grouping such as permutation or noise",
+        )
+    if to.shift is None:
+        to.shift = np.tile(AS_IT_IS, (to.n, 1))
+    to.shift[:, (Contrast, Noise, Blur).index(type(kind))] = np.array(kind.levels)[
+        to.grouping(kind)
+    ]
 
 
 @change.register

@@ -1,0 +1,165 @@
+"""The command that maps who wins where."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from coterie.cli import options, say
+from coterie.cli.options import Quiet
+from coterie.core.errors import ConfigError
+from coterie.core.events import Event
+from coterie.core.shell import command
+from coterie.core.units import count
+
+if TYPE_CHECKING:
+    from coterie.studies.atlas.grid import Atlas, Place
+    from coterie.studies.atlas.running import Asked
+
+GRIDS = ("core", "full")
+
+
+def atlas(
+    settings: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY=VALUE]...", help="Settings above the grid's: a cut one."),
+    ] = None,
+    grid: Annotated[str, typer.Option(help="core, six hours on two cores; or full.")] = "core",
+    role: Annotated[str, typer.Option(help="Only cells for development, or evaluation.")] = "",
+    kinds: Annotated[str, typer.Option(help="Only these, as none,rotation.")] = "",
+    data: Annotated[str, typer.Option(help="Only these sets, as digits,mnist.")] = "",
+    sizes: Annotated[str, typer.Option(help="Only these sizes of clients, as 30,100.")] = "",
+    methods: Annotated[str, typer.Option(help="Only these of the grid's methods.")] = "",
+    method: Annotated[
+        list[str] | None, typer.Option(help="One more, of yours: package.module:Class.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, max=3, help="How many of each.")] = 3,
+    part: Annotated[str, typer.Option(help="A share of the cells, as 1/2 and 2/2.")] = "1/1",
+    out: Annotated[Path, typer.Option(help="The folder of the atlas.")] = Path("runs/atlas"),
+    results: Annotated[
+        list[Path] | None, typer.Option(help="Results that stand: their cells are not run.")
+    ] = None,
+    run: Annotated[bool, typer.Option(help="Run what is missing, or only show the rest.")] = True,
+    list: Annotated[bool, typer.Option("--list", help="Only say what would be run.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Map who wins where: kinds of difference x data x sizes x methods.
+
+    Each method's settings are chosen on validation data with the same budget. The same command
+    goes on after a stop; results.csv is all that it needs for it.
+    """
+    from coterie.studies.atlas.grid import Atlas
+    from coterie.studies.atlas.running import Asked
+
+    found = Atlas.load()
+    asked = Asked(
+        found,
+        out,
+        tuple(selected(found, grid, role, kinds, data, sizes)),
+        (*contestants(found, methods), *(method or [])),
+        seeds,
+        share_of(part),
+        tuple(options.assigned(settings)),
+        tuple(results or []),
+    )
+    if asked.absent:
+        say.label("skipped", f"{', '.join(asked.absent)}: not on this machine (coterie datasets)")
+    if list:
+        show(asked)
+        return
+    if run:
+        run_missing(asked, quiet)
+    say.label("records", str(asked.file))
+
+
+def short(text: str) -> set[str]:
+    """The words of a list with commas."""
+    return {word.strip() for word in text.split(",") if word.strip()}
+
+
+def contestants(found: Atlas, methods: str) -> list[str]:
+    """The methods that are asked for, named with or without the settings that they have here."""
+    from coterie.config.grid import split
+    from coterie.studies.atlas.grid import chosen
+
+    labels = {split(label)[0]: label for label in found.methods}
+    names = [split(name)[0] for name in short(methods)]
+    return [labels[name] for name in chosen("method", names, [*labels])]
+
+
+def selected(found: Atlas, grid: str, role: str, kinds: str, data: str, sizes: str) -> list[Place]:
+    """The places that are asked for."""
+    from coterie.studies.atlas.grid import chosen
+
+    (which,) = chosen("grid", [grid], GRIDS)
+    roles = chosen("role", [*short(role)], [*found.roles])
+    some = chosen("kind of difference", [*short(kinds)], [*found.kinds])
+    sets = chosen("data set", [*short(data)], [*found.data])
+    there = dict.fromkeys(str(p.size) for p in found.everywhere)
+    many = chosen("size", [*short(sizes)], [*there])
+    return [
+        p
+        for p in found.places(which)
+        if p.kind in some and p.data in sets and str(p.size) in many and found.role(p) in roles
+    ]
+
+
+def share_of(text: str) -> tuple[int, int]:
+    """Which of how many parts.
+
+    >>> share_of("2/3")
+    (2, 3)
+    """
+    first, _, last = text.partition("/")
+    if not (first.isdigit() and last.isdigit() and 1 <= int(first) <= int(last)):
+        raise ConfigError(f"--part is {text!r}", code="C001", fix="as 1/2, the first of two")
+    return int(first), int(last)
+
+
+def run_missing(asked: Asked, quiet: bool) -> None:
+    """Run what is not done yet."""
+    from coterie.studies.atlas.running import run
+
+    try:
+        run(asked, failures if quiet else lines)
+    except KeyboardInterrupt:
+        say.note("\ninterrupted; every run that was done is in the results")
+        say.label("next", f"{command(*sys.argv[1:])}    goes on from there")
+        raise SystemExit(130) from None
+
+
+def failures(event: Event) -> None:
+    """Only what a person must know."""
+    if "failed" in event:
+        cell = event["cell"]
+        what = event["failed"].splitlines()[0]
+        say.note(f"failed  {cell.place} · {cell.method} · seed {cell.seed}: {what}")
+
+
+def lines(event: Event) -> None:
+    """A line for each run."""
+    failures(event)
+    if event["event"] == "atlas":
+        say.label("atlas", f"{count(event['cells'], 'run')} to do, {event['known']:,} known")
+    elif "row" in event:
+        cell, row = event["cell"], event["row"]
+        at = f"{event['number']}/{event['cells']}"
+        who = f"{cell.place} · {cell.method} · seed {cell.seed}"
+        say.label(at, f"{who}: {say.percent(row.accuracy)}  {say.seconds(event['seconds'])}")
+
+
+def show(asked: Asked) -> None:
+    """What would be run: places by data and kind, and how many runs that is."""
+    atlas, cells = asked.atlas, asked.cells()
+    known = asked.known()
+    rows = [
+        (kind, atlas.kinds[kind].what, ", ".join(sorted({f"{p.data} {p.size}" for p in places})))
+        for kind in atlas.kinds
+        if (places := [p for p in asked.places if p.kind == kind])
+    ]
+    say.result(say.table(("kind", "what differs", "places"), rows))
+    missing = sum(known.result(cell) is None for cell in cells)
+    say.result(f"{count(len(cells), 'run')}, of which {missing:,} are not known yet")

@@ -1,0 +1,183 @@
+"""The atlas: its grid, a small part of it that is run and gone on with, and what results say."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from coterie.cli.main import call
+from coterie.data.kinds import parse
+from coterie.studies.atlas import results
+from coterie.studies.atlas.findings import findings, of_kind
+from coterie.studies.atlas.grid import FILE, Atlas, Cell, Place
+from coterie.studies.atlas.results import Results, Row
+from coterie.studies.atlas.running import Asked, experiment, run
+
+ATLAS = Atlas.load()
+# Whoever changes the grid raises its version and puts the new hash here: results are of a version.
+HASHES = {1: "638ef9c9c09bfa1d"}
+TINY = (("train.rounds", 2), ("partition.clients", 6))
+
+
+def numbers() -> str:
+    """The grid's file without comments and blank lines."""
+    lines = (line.split("#")[0].strip() for line in FILE.read_text().splitlines())
+    return hashlib.sha256("\n".join(filter(None, lines)).encode()).hexdigest()[:16]
+
+
+def test_the_grid_does_not_change_without_its_version() -> None:
+    assert HASHES[ATLAS.version] == numbers()
+
+
+@pytest.mark.parametrize("label", ATLAS.methods)
+def test_every_method_has_as_many_candidates(label: str) -> None:
+    candidates = ATLAS.contestant(label).candidates(label)
+    assert len({c.label for c in candidates}) == ATLAS.candidates
+
+
+@pytest.mark.parametrize("kind", ATLAS.kinds)
+def test_a_kind_is_a_partition_that_every_method_can_be_run_in(kind: str) -> None:
+    parse(ATLAS.kinds[kind].partition)
+    place = next(p for p in ATLAS.everywhere if p.kind == kind)
+    if not Asked(ATLAS, Path(), (place,), ()).at_hand(place):
+        pytest.skip(f"{place.data} is not on this machine")
+    for label in ATLAS.contestants(place, [*ATLAS.methods]):
+        chosen = ATLAS.contestant(label).candidates(label)[-1]
+        assert experiment(ATLAS.experiment(place), chosen.label, 11).seed == 11
+
+
+def test_roles_are_apart() -> None:
+    for place in ATLAS.everywhere:
+        assert ATLAS.choosing(place) not in ATLAS.seeds(place)
+    seeds = [set(role["seeds"]) for role in ATLAS.roles.values()]
+    assert not set.intersection(*seeds)
+    assert {ATLAS.role(p) for p in ATLAS.places()} == {"development", "evaluation"}
+
+
+def test_the_first_seed_of_all_places_comes_before_the_second_of_any() -> None:
+    cells = ATLAS.cells(ATLAS.places(), ["fedavg", "oracle"], 3)
+    turn = [ATLAS.seeds(c.place).index(c.seed) for c in cells]
+    assert turn == sorted(turn)
+    assert cells[0].place.data == "digits"
+    assert all(ATLAS.kinds[c.place.kind].planted for c in cells if c.method == "oracle")
+
+
+def asked(out: Path, *methods: str, **more: object) -> Asked:
+    places = (Place("none", "digits", 30), Place("rotation", "digits", 30))
+    return Asked(ATLAS, out, places, methods or ("local", "fedavg"), 1, given=TINY, **more)  # type: ignore[arg-type]
+
+
+def test_what_is_known_is_not_run_again_on_another_machine(tmp_path: Path) -> None:
+    first = run(asked(tmp_path / "a", part=(1, 2)))
+    assert {row.kind for row in first.of("result")} == {"none"}
+    assert not (tmp_path / "a" / "work-1of2" / "run").exists()
+    told: list[dict[str, object]] = []
+    known = tmp_path / "a" / "results-1of2.csv"
+    both = run(asked(tmp_path / "b", results=(known,)), told.append)
+    assert told[0] == {"event": "atlas", "cells": 2, "known": 2}
+    assert len(list(both.of("result"))) == 4
+    again = results.read((tmp_path / "b" / "results.csv").read_text())
+    assert {row.kind for row in again} == {"rotation"}
+    row = both.result(Cell(Place("rotation", "digits", 30), "fedavg", 11))
+    assert row is not None
+    assert len(row.scores) == 6
+    assert row.accuracy == pytest.approx(sum(row.scores) / 6, abs=1e-3)
+    assert row.settings.startswith("fedavg:train.lr=")
+    assert row.cut == "train.rounds = 2; partition.clients = 6"
+
+
+def test_results_of_another_version_revision_or_cut_do_not_count() -> None:
+    good = made("fedavg", 11, 0.5)
+    found = Results(ATLAS)
+    others = ({"version": 99}, {"revision": 99}, {"cut": "train.rounds = 2"})
+    found.add([good._replace(**other) for other in others])
+    assert not found.rows
+    found.add([good])
+    assert len(found.rows) == 1
+
+
+def made(method: str, seed: int, accuracy: float) -> Row:
+    return Row(
+        "result",
+        "development",
+        "none",
+        "digits",
+        30,
+        method,
+        seed,
+        method,
+        accuracy,
+        scores=tuple(accuracy + 0.001 * i for i in range(10)),
+        up=1e6 * (2 if method == "ifca" else 1),
+        down=1e6,
+        samples=100.0,
+        population="same",
+        version=ATLAS.version,
+        revision=ATLAS.contestant(method).revision,
+    )
+
+
+def grid_of(values: dict[str, float], runs: int = 8) -> Results:
+    found = Results(ATLAS)
+    found.add(made(m, 11 + i, v + 0.002 * (i % 3)) for m, v in values.items() for i in range(runs))
+    return found
+
+
+def test_who_is_best_level_and_below_follows_from_the_runs() -> None:
+    (found,) = findings(grid_of({"fedavg": 0.7, "local": 0.6, "ifca": 0.9, "kin": 0.9}))
+    assert found.level == ["ifca", "kin"]
+    below = {s.method: s.below for s in found.standings}
+    assert below == {"ifca": (), "kin": (), "fedavg": (), "local": ("fedavg",)}
+    cost = {s.method: s.bytes for s in found.standings}
+    assert cost["ifca"] == pytest.approx(1.5)
+    assert found.over == "runs"
+    assert found.advice.startswith(
+        "Take ifca: 90.2 %, 20.0 points above FedAvg. Level with it: kin"
+    )
+    assert "Clearly below FedAvg: local." in found.advice
+
+
+def test_where_nothing_is_better_fedavg_is_enough() -> None:
+    (found,) = findings(grid_of({"fedavg": 0.9, "local": 0.6, "kin": 0.9}))
+    assert found.advice.startswith("FedAvg is enough, nothing is clearly better.")
+
+
+def test_few_runs_are_tested_over_clients_and_said_to_be_few() -> None:
+    (found,) = findings(grid_of({"fedavg": 0.9, "local": 0.6}, runs=2))
+    assert found.over == "clients"
+    assert found.advice.startswith("From 2 runs only:")
+
+
+def test_who_had_other_clients_or_few_runs_is_not_compared() -> None:
+    found = grid_of({"fedavg": 0.7, "local": 0.6})
+    found.add([made("kin", 11, 0.99)])
+    found.add([made("ifca", 11 + i, 0.99)._replace(population="other") for i in range(8)])
+    seen = of_kind(found, "none")
+    assert seen is not None
+    assert [s.method for s in seen.standings] == ["fedavg", "local"]
+    assert seen.sparse == {"kin": 1}
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--kinds", "rotations"], "rotation"),
+        (["--data", "imagenet"], "one of digits"),
+        (["--methods", "fedavgg"], "fedavg"),
+        (["--part", "3/2"], "1/2"),
+        (["--role", "test"], "one of development"),
+    ],
+)
+def test_what_the_atlas_does_not_have_is_said_at_once(
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(["atlas", *words]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_rows_come_back_from_their_csv() -> None:
+    row = made("ifca", 11, 0.5)._replace(note="lr = 0.1: 50.0", recovered=3.0)
+    (again,) = results.read(results.written([row]))
+    assert again == row
