@@ -114,7 +114,7 @@ class Kin:
         """Who of these loses clearly less with one of these clusters' models (m, j), and which."""
         if not others.numel():
             return clients[:0], clients[:0]
-        r = fed.ask(clients, Gains(), state, others=state.models[others])
+        r = fed.ask(clients, Gains(self.tuning), state, others=state.models[others])
         if not r:
             return clients[:0], clients[:0]
         others = others[torch.isin(clients, r.clients)]
