@@ -68,7 +68,7 @@ def test_clients_can_be_named() -> None:
 def test_an_attack_that_cannot_be_is_refused(attack: Attack, said: str) -> None:
     with pytest.raises(ConfigError, match=said) as caught:
         attackers(attack, PEOPLE, 0)
-    assert caught.value.code == "C080"
+    assert caught.value.code == "C085"
 
 
 # -- on data

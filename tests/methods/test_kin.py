@@ -16,12 +16,13 @@ from coterie.core.rng import stream
 from coterie.core.types import Replies, State
 from coterie.engines.front import Front
 from coterie.methods.fedavg import FedAvg
-from coterie.methods.kin import Kin
+from coterie.methods.kin import TRIES, Kin, pulls
 from coterie.methods.regrouping import dealt, divided, mean_model, trial, united
 from coterie.tasks import Gains, Solver, Train, VerifiedScore
-from coterie.tasks.verify import halves
+from coterie.tasks.halves import halves
 from coterie.words.grouping import clear, verified_groups
 from coterie.words.grouping.verified import spread
+from coterie.words.mixing import merge
 from tests.methods.planted import groups_of
 from tests.tiny import CLASSES, client, federation, network
 
@@ -98,6 +99,58 @@ def test_who_drifts_to_another_cluster_is_there_a_round_later(look: int) -> None
             assert state.assign.tolist() == [1, 0, 0, 0, 1, 1, 1, 0]
 
 
+def test_at_low_participation_too_everybody_is_right_again() -> None:
+    truth = [0] * 6 + [1] * 6
+    fed = among(truth)
+    for state in run(Kin(SOLVER, fraction=0.3), fed, 24):
+        if state.round == 8:
+            assert groups_of(state) == truth
+            drifted(fed, {0: 1, 11: -1})
+    assert state.assign.tolist() == [1, *truth[1:-1], 0]
+
+
+def test_who_moves_does_not_train_the_cluster_it_leaves() -> None:
+    fed = among([0] * 4 + [1] * 4)
+    method = Kin(SOLVER, look=0)
+    state = last(method, fed, 6)
+    drifted(fed, {0: 1})
+    after = method.round(state, fed.at(6))
+    assert after.assign.tolist() == [1, 0, 0, 0, 1, 1, 1, 1]
+    others = torch.arange(1, 8)
+    w = fed.at(6).ask(others, Train(SOLVER, report=("before",)), state)
+    assert torch.equal(after.models, merge(state, w).models)
+
+
+def test_pulls_point_to_the_model_that_training_led_to() -> None:
+    models = torch.eye(4)
+    state = State(models, torch.tensor([0, 0, 1]))
+    on_the_way = models[0] + 0.1 * (models[2] - models[0])
+    away = models[1] - 0.1 * (models[3] - models[1])
+    rows = torch.stack([on_the_way, models[0], away])
+    pull = pulls(state, Replies(torch.arange(3), rows, torch.ones(3)))
+    assert pull[0].tolist() == pytest.approx([0, 0.5, 1, 0.5])
+    assert pull[1].tolist() == [0, 0, 0, 0]  # who learned nothing is pulled nowhere
+    assert pull[2].tolist() == pytest.approx([-0.5, 0, -0.5, -1])
+
+
+def test_who_tries_is_sent_few_models_and_not_again_for_the_same_pull() -> None:
+    fed = among([i // 3 for i in range(12)])
+    state = last(Kin(SOLVER, look=0), fed, 4)
+    assert state.k == 4
+    drifted(fed, {0: 1})
+    method = Kin(SOLVER, look=0, firm=1e9)  # nothing is ever firm enough
+    tried = []
+    for t in range(4, 10):
+        fed.ledger.clear()
+        state = replace(method.round(state, fed.at(t)), round=t + 1)
+        tried += [a for a in fed.ledger if a.task == "Gains"]
+    model = 4 * fed.layout.size
+    assert all((a.down == (1 + TRIES) * model).all() for a in tried)
+    times = sum(int((a.clients == 0).sum()) for a in tried)
+    assert 1 <= times < 4
+    assert state.assign.tolist() == [i // 3 for i in range(12)]
+
+
 def test_strangers_of_one_kind_leave_together() -> None:
     fed = among([0] * 8)
     for state in run(Kin(SOLVER, look=0), fed, 9):
@@ -112,7 +165,7 @@ def test_who_was_not_drawn_is_as_it_was() -> None:
     states = list(run(Kin(SOLVER, fraction=0.4, look=0), fed, 4))
     for before, after, asked in zip(states[:-1], states[1:], fed.ledger[1:], strict=True):
         away = torch.ones(8, dtype=torch.bool).index_fill(0, asked.clients, False)
-        for name in ("fit", "bar", "signature"):
+        for name in ("fit", "vain", "signature"):
             assert torch.equal(before.memory[name][away], after.memory[name][away])
 
 
@@ -276,6 +329,19 @@ def test_halves_are_disjoint_and_all() -> None:
     assert len(even) == 5
     single = replace(c, x=c.x[:1], y=c.y[:1])
     assert all(len(half) == 1 for half in halves(single))
+
+
+def test_halves_sent_along_leave_the_training_as_it_is() -> None:
+    fed = federation()
+    state = State.shared(fed.layout.initial, 8)
+    alone = fed.at(0).ask(fed.clients, Train(SOLVER), state)
+    both = fed.at(0).ask(fed.clients, Train(SOLVER, report=("halves",)), state)
+    head = fed.layout.initial[fed.layout.columns("head")]
+    assert torch.equal(alone.values, both.values)
+    assert both.extra["halves"].shape == (8, 2, len(head))
+    assert (both.extra["halves"][:, 0] != both.extra["halves"][:, 1]).any(1).all()
+    once, thrice = (a.samples for a in fed.ledger[-2:])
+    assert thrice == 3 * once
 
 
 def test_gains_are_paired_differences_of_losses() -> None:

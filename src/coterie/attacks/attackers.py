@@ -34,7 +34,7 @@ def attackers(attack: Attack, population: Population, seed: int) -> Attackers:
         planted = "none" if group is None else ", ".join(map(str, group.unique().tolist()))
         raise ConfigError(
             f"there is no planted group {attack.target} to pass for",
-            code="C080",
+            code="C085",
             where=f"attack.target; the planted groups are: {planted}",
             fix="choose one of them, or a partition with groups, as rotation",
         )
@@ -42,7 +42,7 @@ def attackers(attack: Attack, population: Population, seed: int) -> Attackers:
     if len(found) == len(population):
         raise ConfigError(
             "every client would be hostile",
-            code="C080",
+            code="C085",
             where="attack.clients" if attack.clients else f"attack.share = {attack.share}",
             fix="leave some honest",
         )
@@ -56,7 +56,7 @@ def named(attack: Attack, population: Population) -> tuple[int, ...]:
     if unknown:
         raise ConfigError(
             f"there is no client {unknown[0]} to be hostile",
-            code="C080",
+            code="C085",
             where="attack.clients",
             fix=similar(unknown[0], list(numbers), "client") or "`coterie data` lists the clients",
         )

@@ -183,6 +183,11 @@ class Task(Sendable, ABC):
         """The recipe that it trains with; None if it only reads."""
         return None
 
+    @property
+    def trainings(self) -> int:
+        """How many trainings it does with that recipe."""
+        return 1
+
     def answer_form(self, known: Known) -> AnswerForm | None:
         """What an answer may be: type, shape and range of each tensor; None: only answers can tell.
 

@@ -192,7 +192,8 @@ class Front:
         epochs = question.send.get("epochs")
         if epochs is not None:
             epochs = epochs.flatten().expand(len(question.cohort))[who]
-        return int(recipe.seen(self.sizes[question.cohort][who], epochs).sum())
+        seen = recipe.seen(self.sizes[question.cohort][who], epochs).sum()
+        return question.task.trainings * int(seen)
 
     def held_back(self, asked: Sequence[Asked], state: State) -> Mapping[int, tuple[float, float]]:
         """Who of those that answered counts for less of its cluster than the samples it declares

@@ -27,6 +27,7 @@ from coterie.words.server import ServerOptimiser
 
 DEVIATION = 1.4826  # a standard deviation in median deviations, if rises are normal
 LEAST_RISE = 0.01  # a median deviation: losses always differ a little
+TRIES = 2  # models that a client tries at once: the two that it was pulled to most
 
 
 @dataclass(frozen=True)
@@ -36,12 +37,12 @@ class Kin:
     solver: Solver = Solver(lr=0.05, epochs=2, batch=32)
     fraction: Share = 1.0  # of clients drawn in a round
     warmup_epochs: Count = 10  # of the median client, as steps for everybody, on each half
+    warmup_steps: Whole = 150  # and at least so many: from few samples little is learned in epochs
     gain: Part = 0.05  # what other clusters must save: of the spread, of the clients' loss
     sure: NonNegative = 2.0  # standard errors, over clients, of that
-    rise: NonNegative = 4.0  # deviations by which a loss rises beyond the peers': who tries others
     better: Part = 0.1  # of its loss that another model must save a client before it moves
     firm: NonNegative = 3.0  # standard errors, over its samples, of that
-    rest: Count = 4  # rounds in which the doubled rise of who tried in vain is halved again
+    rise: NonNegative = 4.0  # deviations by which a stranger's loss rises beyond its peers'
     look: Whole = (
         2  # rounds before a look for other clusters; twice as many after one in vain; 0: never
     )
@@ -66,44 +67,81 @@ class Kin:
         return self.place(State.nobody(fed.layout.initial, len(fed.clients)), fed)
 
     def round(self, state: State, fed: Federation) -> State:
-        """FedAvg inside each cluster; then those move whom another model fits better."""
+        """FedAvg inside each cluster, without those whom another cluster's model fits better."""
         state = self.place(state, fed)
-        cohort = fed.sample(self.fraction, among=state.placed)
-        w = fed.ask(cohort, Train(self.solver, report=("before",)), state)
-        start, state = state, self.server.advance(state, self.server.merged(state, w), fed.layout)
-        if not w or "fit" not in state.memory:
-            return state
+        if "look" not in state.memory:
+            return state  # nobody has answered yet
         now, (due, gap) = state.round + 1, state.memory["look"].tolist()
         looking = self.look > 0 and now >= due
-        before = state.assign
-        state, strangers = self.move(state, w, looking, fed)
-        state = self.part(start, state, w, strangers, fed)
+        task = Train(self.solver, report=("before", "halves") if looking else ("before",))
+        w = fed.ask(fed.sample(self.fraction, among=state.placed), task, state)
+        start, state = state, self.move(state, w, looking, fed)
+        w = pick(w, (state.assign[w.clients] == start.assign[w.clients]).nonzero().flatten())
+        state = self.server.advance(state, self.server.merged(state, w), fed.layout)
+        state = self.part(start, state, w, fed)
         if looking:
             state = self.pull_apart(start, state, w, fed)
             state, gap = self.unite(start, state, w, fed), 2 * gap
-        if not torch.equal(before, state.assign):  # where something changed, more may
+        if not torch.equal(start.assign, state.assign):  # where something changed, more may
             gap, due = self.look, min(due, now + self.look)
         return state.hold(look=torch.tensor([now + gap if looking else due, gap]))
 
     # -- who moves
 
-    def move(
-        self, state: State, w: Replies, everybody: bool, fed: Federation
-    ) -> tuple[State, Tensor]:
-        """Whom its model fits worse than it did tries all; who finds none better is a stranger."""
-        memory, rise = state.memory, self.rises(state, w)
-        bar = memory["bar"][w.clients]
-        suspects = w.clients[rise > bar]
-        goes, target, stays = self.better_off(state, w.clients if everybody else suspects, fed)
-        # Who tried in vain tries again for twice the rise; what it takes falls by and by.
-        vain = torch.isin(w.clients, stays) & (rise > bar)
-        bar = torch.where(vain, 2 * rise, (bar * 0.5 ** (1 / self.rest)).clamp(min=self.rise))
-        least = torch.minimum(memory["fit"][w.clients], w.extra["before"].double())
+    def move(self, state: State, w: Replies, again: bool, fed: Federation) -> State:
+        """Whose training led towards another cluster's model tries it, and moves if it is better.
+
+        Who tried in vain tries again if it is pulled harder, or when all is tried `again`.
+        """
+        if not w:
+            return state
+        pull = pulls(state, w)  # (m, k)
+        hardest = pull.amax(1)
+        vain = state.memory["vain"] * (not again)
+        trying = (hardest > vain[w.clients]).nonzero().flatten()
+        nearest = pull[trying].argsort(1, descending=True)[:, : min(TRIES, state.k - 1)]
+        goes, target = self.better_off(state, w.clients[trying], nearest, fed)
+        vain = vain.index_copy(0, w.clients[trying], hardest[trying])
         return state.reassign(goes, target).hold(
-            fit=memory["fit"].index_copy(0, w.clients, least).index_fill(0, goes, torch.inf),
-            bar=memory["bar"].index_copy(0, w.clients, bar).index_fill(0, goes, self.rise),
-            signature=memory["signature"].index_fill(0, goes, 0),  # of the data it had before
-        ), w.clients[vain]
+            vain=vain.index_fill(0, goes, 0),
+            fit=state.memory["fit"].index_fill(0, goes, torch.inf),
+            signature=state.memory["signature"].index_fill(0, goes, 0),  # of its data before
+        )
+
+    def better_off(
+        self, state: State, clients: Tensor, others: Tensor, fed: Federation
+    ) -> tuple[Tensor, Tensor]:
+        """Who of these loses clearly less with one of these clusters' models (m, j), and which."""
+        if not others.numel():
+            return clients[:0], clients[:0]
+        r = fed.ask(clients, Gains(self.tuning), state, others=state.models[others])
+        if not r:
+            return clients[:0], clients[:0]
+        others = others[torch.isin(clients, r.clients)]
+        gain, error = r.values.unbind(2)  # (m, j)
+        enough = torch.maximum(self.firm * error, self.better * r.extra["loss"][:, None])
+        saved, best = torch.where(gain > enough, gain, 0.0).max(1, keepdim=True)
+        goes = saved[:, 0] > 0
+        return r.clients[goes], others.gather(1, best)[goes, 0]
+
+    # -- which clusters there are
+
+    def part(self, start: State, state: State, w: Replies, fed: Federation) -> State:
+        """Strangers of one cluster leave it together, if that helps them and the others."""
+        if not w:
+            return state
+        rise, now = self.rises(state, w), w.extra["before"].double()
+        fit = state.memory["fit"]
+        state = state.hold(fit=fit.index_copy(0, w.clients, torch.minimum(fit[w.clients], now)))
+        for c in start.assign[w.clients[rise > self.rise]].unique().tolist():
+            here = members(start, state, w, c)
+            labels = (rise[here] > self.rise).long()
+            if 2 <= int(labels.sum()) <= len(labels) - 2:
+                state = self.divide(state, c, pick(w, here), labels, fed)
+                judged = here[labels == 1]  # in vain or not, this is what they lose from now on
+                fit = state.memory["fit"].index_copy(0, w.clients[judged], now[judged])
+                state = state.hold(fit=fit)
+        return state
 
     def rises(self, state: State, w: Replies) -> Tensor:
         """(m,) by how much each loss has risen beyond the peers', in deviations usual today.
@@ -122,56 +160,21 @@ class Kin:
         usual = DEVIATION * rise.abs().nanmedian().nan_to_num().clamp(min=LEAST_RISE)
         return (rise / usual).nan_to_num(nan=0.0)
 
-    def better_off(
-        self, state: State, clients: Tensor, fed: Federation
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Who of these loses clearly less with another cluster's model, which, and who does not."""
-        nobody = clients[:0]
-        if not len(clients) or state.k == 1:
-            return nobody, nobody, clients
-        r = fed.ask(clients, Gains(), state, others=state.models[None])
-        if not r:
-            return nobody, nobody, nobody
-        gain, error = r.values.unbind(2)  # (m, k)
-        enough = torch.maximum(self.firm * error, self.better * r.extra["loss"][:, None])
-        saved, target = torch.where(gain > enough, gain, 0.0).max(1)
-        return r.clients[saved > 0], target[saved > 0], r.clients[saved <= 0]
-
-    # -- which clusters there are
-
-    def part(
-        self, start: State, state: State, w: Replies, strangers: Tensor, fed: Federation
-    ) -> State:
-        """Strangers of one cluster leave it together, if that helps them and the others."""
-        for c in start.assign[strangers].unique().tolist():
-            here = members(start, state, w, c)
-            labels = torch.isin(w.clients[here], strangers).long()
-            if 2 <= int(labels.sum()) <= len(labels) - 2:
-                state = self.divide(state, c, pick(w, here), labels, fed)
-        return state
-
     def pull_apart(self, start: State, state: State, w: Replies, fed: Federation) -> State:
         """Members of a cluster whose halves both pull the same way, and not the others' way."""
-        r = fed.ask(w.clients, TrainHalves(self.solver), start)
-        pull = r.values - start.of(r.clients)[:, None, fed.layout.columns("head")]  # (m, 2, h)
+        head = fed.layout.columns("head")
         for c in range(start.k):
-            here = members(start, state, w, c)
-            here = here[torch.isin(w.clients[here], r.clients)]
-            if len(here) < 4:
+            mine = pick(w, members(start, state, w, c))
+            if len(mine) < 4:
                 continue
-            mine = pull[torch.isin(r.clients, w.clients[here])]
-            found = verified_groups(mine[:, 0], mine[:, 1])
-            if found.gain > 0 and found.first.any():
-                state = self.divide(state, c, pick(w, here), found.first, fed)
+            found = verified_groups(*(mine.extra["halves"] - start.models[c, head]).unbind(1))
+            if found.sure >= self.sure and found.first.any():
+                state = self.divide(state, c, mine, found.first, fed)
         return state
 
     def divide(self, state: State, c: int, w: Replies, labels: Tensor, fed: Federation) -> State:
-        """Cluster c in these groups, if that helps its members; who was not asked looks later."""
-        if not self.helps(w, labels, fed):
-            return state
-        absent = (state.assign == c).index_fill(0, w.clients, False)[: len(fed.clients)]
-        bar = state.memory["bar"].masked_fill(absent, -torch.inf)
-        return divided(state, c, w, labels, self.server).hold(bar=bar)
+        """Cluster c in these groups, if that helps its members; who was not asked stays in c."""
+        return divided(state, c, w, labels, self.server) if self.helps(w, labels, fed) else state
 
     def helps(self, w: Replies, labels: Tensor, fed: Federation) -> bool:
         """Whether clients clearly gain by these groups, and none of the groups loses."""
@@ -185,17 +188,16 @@ class Kin:
 
     def unite(self, start: State, state: State, w: Replies, fed: Federation) -> State:
         """The two nearest clusters become one if the clients of both lose by being apart."""
-        if state.k == 1:
+        seen = [members(start, state, w, c) for c in range(state.k)]
+        many = torch.tensor([len(here) > 1 for here in seen])
+        if many.sum() < 2:
             return state
         head = fed.layout.columns("head")
-        way = state.models[:, head] - fed.layout.initial[head]
-        apart = cosine_distance(way).fill_diagonal_(torch.inf)
+        apart = cosine_distance(state.models[:, head] - fed.layout.initial[head])
+        apart = apart.fill_diagonal_(torch.inf).masked_fill(~(many & many[:, None]), torch.inf)
         c, d = sorted(divmod(int(apart.argmin()), state.k))
-        here = torch.cat([members(start, state, w, i) for i in (c, d)]).sort().values
-        both = pick(w, here)
+        both = pick(w, torch.cat([seen[c], seen[d]]).sort().values)
         labels = (state.assign[both.clients] == d).long()
-        if len(labels.unique()) < 2:
-            return state  # one of them was not seen
         said = trial(both, labels, self.tuning, fed, self.server)
         if said is None or said.sure > -self.sure or said.most > 0:
             return state
@@ -208,26 +210,29 @@ class Kin:
         if not len(state.unplaced):
             return state
         first = State.shared(fed.layout.initial, len(fed.clients))
-        warm = TrainHalves(equal_steps(self.solver, self.warmup_epochs, fed.sizes))
-        theta = fed.ask(state.unplaced, warm, first)
+        warm = equal_steps(self.solver, self.warmup_epochs, fed.sizes)
+        warm = replace(warm, steps=max(warm.steps, self.warmup_steps))
+        theta = fed.ask(state.unplaced, TrainHalves(warm), first)
         if not theta:
             return state
         delta = theta.values - fed.layout.initial[fed.layout.columns("head")]  # (m, 2, h)
         theta = replace(theta, values=delta)
         if "signature" not in state.memory:
             return self.cluster(state, theta, fed)
-        state = self.join(state, theta)
-        goes, target, _ = self.better_off(state, theta.clients, fed)
-        return state.reassign(goes, target)
+        nearest = self.nearest(state, theta)
+        state = state.reassign(theta.clients, nearest[:, 0])
+        return state.reassign(
+            *self.better_off(state, theta.clients, nearest[:, 1 : 1 + TRIES], fed)
+        )
 
-    def join(self, state: State, theta: Replies) -> State:
-        """Each of these goes to the cluster whose members' first updates point most its way."""
+    def nearest(self, state: State, theta: Replies) -> Tensor:
+        """(m, k) the clusters, those first whose members' first updates point most its way."""
         known = state.memory["signature"]
         placed = state.placed[state.placed < len(known)]  # newcomers have no row of their own
         W = within(state.assign[placed], torch.ones(len(placed)), state.k)
         centres = mix(W, known[placed], keep=known.new_zeros(state.k, known.shape[1]))
-        alike = common(theta.values) @ normalize(centres, dim=1).T  # (m, k)
-        return state.reassign(theta.clients, alike.argmax(1))
+        alike = common(theta.values) @ normalize(centres, dim=1).T
+        return alike.argsort(1, descending=True)
 
     def cluster(self, state: State, theta: Replies, fed: Federation) -> State:
         """The groups that hold on the other half of everybody's data, or one for all.
@@ -250,13 +255,24 @@ class Kin:
         state = state.regroup(some.clients, labels, fed.layout.initial).hold(
             signature=way.new_zeros(n, way.shape[1]).index_copy(0, theta.clients, way),
             fit=torch.full((n,), torch.inf, dtype=torch.float64),  # the least loss it had here
-            bar=torch.full(
-                (n,), self.rise, dtype=torch.float64
-            ),  # the rise at which it tries others
+            vain=torch.zeros(n),  # the pull at which it tried others in vain
             look=torch.tensor([self.look, self.look]),  # when, and how long it waits then
             **kept(D, some.clients, n),
         )
-        return self.join(state, others)
+        return state.reassign(others.clients, self.nearest(state, others)[:, 0])
+
+
+def pulls(state: State, w: Replies) -> Tensor:
+    """(m, k) whither training led: the cosine of each update with the way to each model.
+
+    Where clients are as they were, their own model is between them and the others'.
+    """
+    held = state.assign[w.clients]
+    pull = w.values.new_zeros(len(w), state.k)
+    for c in held.unique():
+        way = normalize(state.models - state.models[c], dim=1)
+        pull[held == c] = normalize(w.values[held == c] - state.models[c], dim=1) @ way.T
+    return pull
 
 
 def members(start: State, state: State, w: Replies, c: int) -> Tensor:

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from coterie.core.answers import LARGEST_LOSS, Form
 from coterie.core.bounds import dataclass
 from coterie.core.types import AnswerForm, Client, Known, Layout, Reply, Sent, Task
+from coterie.tasks.halves import in_halves, trained_halves
 from coterie.tasks.solver import Solver, trained
 from coterie.tasks.steps import SteppedTask, Stepwise, logits
 
@@ -44,7 +45,12 @@ class Train(Training, SteppedTask):
     upload: str = "all"  # the columns that are sent back
     private: str = "none"  # the columns that never leave the client, which remembers its own
     continues: bool = False  # start from what this client trained last, not from what it is sent
-    report: tuple[Literal["before", "loss", "steps"], ...] = ()  # small numbers sent along
+    report: tuple[Literal["before", "loss", "steps", "halves"], ...] = ()  # sent along, all small
+
+    @property
+    def trainings(self) -> int:
+        """One, and one on each half if these are asked for."""
+        return 3 if "halves" in self.report else 1
 
     @property
     def download(self) -> str:
@@ -65,6 +71,7 @@ class Train(Training, SteppedTask):
             "before": Form(shared.dtype, (), 0, LARGEST_LOSS),
             "loss": Form(shared.dtype, (), 0, LARGEST_LOSS),
             "steps": Form("float32", (), 0, most, whole=True),
+            "halves": in_halves(known.layout.form("head")),
         }
         return {"value": shared} | {f"extra.{name}": reports[name] for name in self.report}
 
@@ -89,6 +96,10 @@ class Train(Training, SteppedTask):
             extra["loss"] = F.cross_entropy((yield from logits(w, client.x)), client.y)
         if "steps" in self.report:
             extra["steps"] = torch.tensor(float(taken))
+        if "halves" in self.report:
+            extra["halves"] = yield from trained_halves(
+                self.solver, client, start, "head", layout, rng
+            )
         keep = {}
         if self.private != "none":
             keep["private"] = w[layout.columns(self.private)].clone()

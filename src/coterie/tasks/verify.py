@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
@@ -11,24 +9,11 @@ from torch.nn.functional import cross_entropy
 from coterie.core.answers import LARGEST_LOSS, Form
 from coterie.core.bounds import dataclass
 from coterie.core.types import AnswerForm, Client, Known, Layout, Reply, Sent
+from coterie.tasks.halves import as_long, halves, in_halves, trained_halves
 from coterie.tasks.score import Score
 from coterie.tasks.solver import Solver, trained
 from coterie.tasks.steps import SteppedTask, Stepwise, logits
 from coterie.tasks.train import Training
-
-
-def halves(client: Client) -> tuple[Client, Client]:
-    """A client's even and its odd samples; a single sample is in both."""
-    if len(client) < 2:
-        return client, client
-    x, y = client.x, client.y
-    even, odd = (replace(client, x=x[i::2].contiguous(), y=y[i::2].contiguous()) for i in (0, 1))
-    return even, odd
-
-
-def as_long(solver: Solver, client: Client) -> Solver:
-    """The solver that trains on a half of a client's data for as many steps as on all of them."""
-    return replace(solver, steps=solver.most_steps(len(client)))
 
 
 def sample_loss(row: Tensor, client: Client) -> Stepwise[Tensor]:
@@ -40,27 +25,25 @@ def sample_loss(row: Tensor, client: Client) -> Stepwise[Tensor]:
 
 @dataclass(frozen=True)
 class TrainHalves(Training, SteppedTask):
-    """Train twice from the model sent, on the even and on the odd samples: (2, columns).
-
-    Each for as many steps as on all samples. How far apart the two are says how far apart alike is.
-    """
+    """Train twice from the model sent, on the even and on the odd samples: (2, columns)."""
 
     upload: str = "head"  # the columns that are sent back
 
+    @property
+    def trainings(self) -> int:
+        """One on each half."""
+        return 2
+
     def answer_form(self, known: Known) -> AnswerForm:
         """Two rows of these columns."""
-        form = known.layout.form(self.upload)
-        return {"value": form._replace(shape=(2, *form.shape))}
+        return {"value": in_halves(known.layout.form(self.upload))}
 
     def stepwise(
         self, client: Client, models: Tensor, sent: Sent, layout: Layout, rng: torch.Generator
     ) -> Stepwise[Reply]:
         """One training after the other."""
-        rows = []
-        for part in halves(client):
-            w, _ = yield from trained(as_long(self.solver, client), part, models, rng)
-            rows.append(w[layout.columns(self.upload)])
-        return Reply(torch.stack(rows))
+        rows = yield from trained_halves(self.solver, client, models, self.upload, layout, rng)
+        return Reply(rows)
 
 
 @dataclass(frozen=True)

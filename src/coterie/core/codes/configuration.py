@@ -239,7 +239,7 @@ CONFIGURATION: dict[str, Code] = {
         "Set data.validation_share, 0.2 is usual; in Python, validation_share of `partition` or "
         "`Population.of`.",
     ),
-    "C080": Code(
+    "C085": Code(
         "an attack that cannot be carried out",
         "It names clients or a planted group that there are not, or leaves nobody honest.",
         "`coterie data FILE` shows the clients and groups; docs/robust.md has the attacks.",
