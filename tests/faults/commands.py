@@ -100,9 +100,7 @@ COMMANDS = {
     "resume": Command(more, stopped),
     "compare": Command(compare),
     "newcomers": Command(
-        partial(
-            train, method="fedavg", train__rounds=1, newcomers__share=0.3, newcomers__epochs=1
-        )
+        partial(train, method="fedavg", train__rounds=1, newcomers__share=0.3, newcomers__epochs=1)
     ),
     "report": Command(write_run, stopped, frozenset(TIMED - {"report.html"})),
 }

@@ -24,11 +24,16 @@ SPARSE = 9  # of so many operations one is tried, where not all are
 
 
 def undisturbed(command: Command, home: Path) -> tuple[dict[str, bytes], list[str]]:
-    """What a command leaves that nobody disturbs, and its operations."""
-    command.before(home / "whole")
-    with Disk(home / "whole").watched() as disk:
-        command.go(home / "whole")
-    return written(home / "whole", command.timed), disk.names
+    """What a command leaves that nobody disturbs, and its operations.
+
+    It is always in the same folder: pages tell how to do things again.
+    """
+    command.before(home / "r")
+    with Disk(home / "r").watched() as disk:
+        command.go(home / "r")
+    left = written(home / "r", command.timed)
+    shutil.rmtree(home / "r")
+    return left, disk.names
 
 
 def places_of(how: How, operations: list[str]) -> list[int]:
@@ -42,9 +47,8 @@ def crash_everywhere(name: str, how: How, home: Path, every: int = 1) -> int:
     """Crash at every operation, or at some, and go on; how many there were."""
     command = COMMANDS[name]
     expected, operations = undisturbed(command, home)
-    places = places_of(how, operations)[every // 2 :: every]
+    places, folder = places_of(how, operations)[every // 2 :: every], home / "r"
     for n in places:
-        folder = home / str(n)
         command.before(folder)
         with Disk(folder, n, how).watched(), pytest.raises(PowerCut):
             command.go(folder)
@@ -96,9 +100,8 @@ def test_a_disk_that_refuses_any_operation_ends_with_7_and_costs_nothing(
     """From some operation on the disk takes nothing more; then there is room again."""
     command = COMMANDS[name]
     expected, operations = undisturbed(command, tmp_path)
-    every = 2 if len(operations) < 40 else 5
+    every, folder = 2 if len(operations) < 40 else 8, tmp_path / "r"
     for n in range(1, len(operations) + 1, every):
-        folder = tmp_path / str(n)
         command.before(folder)
         disk = Disk(folder, n)
         disk.fault = refuse(number)
@@ -113,6 +116,7 @@ def test_a_disk_that_refuses_any_operation_ends_with_7_and_costs_nothing(
         command.go(folder)
         assert written(folder, command.timed) == expected, place
         figure("full or read-only disks", 1)
+        shutil.rmtree(folder)
 
 
 def refused(command: Command, folder: Path) -> ct.CoterieError | None:

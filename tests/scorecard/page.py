@@ -99,7 +99,9 @@ def page(tests: Tests, seconds: float, machine: str) -> str:
                 if not name.startswith(LEAKS)
             )
             cells = (row.fault, row.expected, status(mine), "<br>".join(figures), files_of(mine))
-            lines.append(f"| {row.number} | {' | '.join(c.replace('|', chr(92) + '|') for c in cells)} |")
+            lines.append(
+                f"| {row.number} | {' | '.join(c.replace('|', chr(92) + '|') for c in cells)} |"
+            )
         parts.append(f"## {part}\n\n" + "\n".join(lines))
     count = len({test["test"] for test in tests})
     parts.append(f"{count:,} tests in {seconds / 60:.0f} minutes on {machine}.")
