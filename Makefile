@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo install test test-federation lint check format docs planted bench bench-scale clean
+.PHONY: demo install test test-federation scorecard lint check format docs planted bench bench-scale clean
 
 demo: .venv/core  ## create the environment and see a federation train
 	$(BIN)/coterie demo
@@ -17,13 +17,16 @@ test: install  ## every test
 test-federation: install  ## real servers and clients on this machine (about 10 minutes)
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m federation tests/engines/flower
 
+scorecard: install  ## the 36 rows of docs/scorecard.md, and that page (about 15 minutes)
+	$(BIN)/python -m tests.scorecard
+
 lint: install  ## formatting, lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
 check: lint  ## what lint looks at, and the fast tests
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not thorough"
 
 format: install
 	$(BIN)/ruff format .

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,3 +27,17 @@ def real_data(monkeypatch: pytest.MonkeyPatch) -> Path:
         pytest.skip("no fashion_mnist.npz: set COTERIE_DATA to a folder with the real image sets")
     monkeypatch.setenv("COTERIE_DATA", str(folder))
     return folder
+
+
+@pytest.fixture
+def figure(record_property: Callable[[str, object], None]) -> Callable[..., None]:
+    """Tells the scorecard a number: `figure("crash points", 120)`.
+
+    Those of one name are added up over all tests of a row, or the `most` or the `least` is taken.
+    """
+
+    def tell(name: str, value: float | str, by: str = "sum") -> None:
+        by = "last" if isinstance(value, str) else by
+        record_property("figure", json.dumps({"name": name, "value": value, "by": by}))
+
+    return tell

@@ -32,6 +32,7 @@ from coterie.tasks.solver import Solver
 from coterie.tasks.train import Train
 from tests.engines.test_engine import Count, Stumble, everybody
 from tests.engines.test_pool import Die, Echo, gone, remembers_alike, started
+from tests.faults.test_workers import Freeze
 from tests.tiny import compiled, federation, pooled, same, stacked
 
 pytest.importorskip("ray")
@@ -197,6 +198,22 @@ def test_an_actor_that_is_killed_mid_round_changes_nothing(
     assert not killed[0].alive
     assert same(a, b)
     assert remembers_alike(alone, fed)
+
+
+@pytest.mark.row(5)
+@slow
+def test_what_a_frozen_actor_was_at_is_done_by_another(
+    fed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from coterie.engines import ray as ours
+
+    monkeypatch.setattr(ours, "LOOK", 0.2)
+    truth = federation()
+    expected = truth.at(0).ask(truth.clients, Train(SOLVER), everybody(truth)).values
+    values = fed.at(0).ask(fed.clients, Freeze(str(tmp_path)), everybody(fed)).values
+    assert torch.equal(values, expected)
+    (told,) = fed.ledger[-1].mended
+    assert "it computed nothing for 1.2 seconds at client" in told
 
 
 @slow

@@ -9,7 +9,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from coterie.core import checks
+from coterie.core import checks, points
 from coterie.core.types import VALIDATION, Engine, Evaluation, Method, Replies, State
 
 
@@ -18,6 +18,7 @@ def run(method: Method, fed: Engine, rounds: int, state: State | None = None) ->
     state = state or method.init(fed.at(-1))
     yield state
     while state.round < rounds:
+        points.reach("round", state.round + 1)
         now = in_round(method, state.round, rounds)
         state = replace(now.round(state, fed.at(state.round)), round=state.round + 1)
         checks.finite(state.models, f"round {state.round}: a model")

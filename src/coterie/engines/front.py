@@ -13,6 +13,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from coterie.core import points
 from coterie.core.client import Client
 from coterie.core.layout import Layout
 from coterie.core.rng import stream
@@ -150,6 +151,7 @@ class Front:
         refused: dict[int, Refusal] = {}
         for j, answer in self.backend.answers(question):
             i = ids[j]
+            points.reach("heard", self.round + 1, self.names[i])
             if isinstance(answer, Refusal):
                 refused[i] = answer
                 continue

@@ -25,11 +25,13 @@ from coterie.core.types import Reply
 from coterie.engines.question import Portion, Question, Setting
 from coterie.engines.serial import Serial
 from coterie.engines.workers import worker
+from coterie.engines.workers.processes import computing_time
 from coterie.engines.workers.shared_memory import LocalBuffer, in_place
 
 try:
     import ray
     from ray import exceptions
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 except ImportError as cause:
     raise ConfigError(
         "the ray engine needs Ray, which is not installed",
@@ -39,12 +41,16 @@ except ImportError as cause:
 
 STORE = 2**30  # bytes of a local object store, beside what the clients' data take
 CONNECT = 10.0  # seconds that a cluster's head may take to accept a connection
+LOOK = 10.0  # seconds between two looks at actors who have said nothing
+PATIENCE = 6  # looks in a row at which a busy actor has computed nothing, before it is ended
+UNKNOWN = 30  # and at which nothing of it is known: it has not started, or its machine is silent
 GONE = (  # what is said of an actor that does not live any more, or of an answer that went with it
     exceptions.RayActorError,
     exceptions.ObjectLostError,
     exceptions.OutOfMemoryError,
     exceptions.NodeDiedError,
     exceptions.WorkerCrashedError,
+    exceptions.GetTimeoutError,
 )
 # A Ray that is started here reports to nobody. It listens on every interface, but hears only who
 # has the token of this process; Ray itself would write one to the home folder, for all to share.
@@ -65,6 +71,10 @@ class ActorBody:
         self.call: Any = None  # the question's reference
         self.question: Question | None = None
 
+    def place(self) -> tuple[str, int]:
+        """The machine it is on, as Ray calls it, and its process there."""
+        return ray.get_runtime_context().get_node_id(), os.getpid()
+
     def work(
         self, call: Sequence[Any], portions: Sequence[Portion]
     ) -> tuple[list[worker.Outcome], NDArray[Any]]:
@@ -80,34 +90,61 @@ class ActorBody:
 
 
 class Actor:
-    """One actor, as seen from here."""
+    """One actor, as seen from here. Nothing here waits for it without a deadline."""
 
     def __init__(self, handle: Any) -> None:
         self.handle = handle
+        self.place = handle.place.remote()
         self.reply: Any = None
         self.busy: Sequence[Portion] = ()
         self.alive, self.exit_reason = True, ""
+        self.computed, self.silent = "", 0  # how long, at the last look; looks in a row since then
 
     def give(self, packed: Any, portions: list[Portion]) -> None:
         """Hand it some portions of a packed question; of a dead one, `answer` will tell."""
-        self.busy = portions
+        self.busy, self.silent = portions, 0
         self.reply = self.handle.work.remote([packed], portions)
 
     def answer(self, table: worker.Table) -> list[list[Reply] | worker.Failure] | None:
-        """What came of these portions, laid down in a table; nothing if it died over them."""
+        """What came of these portions, laid down in a table; nothing if it died or froze."""
+        if not self.alive:
+            return None
         try:
-            outcomes, array = ray.get(self.reply)
+            outcomes, array = ray.get(self.reply, timeout=UNKNOWN * LOOK)
         except GONE as gone:
             self.alive, self.exit_reason = False, str(gone).strip().splitlines()[-1]
             return None
         portions, self.busy = self.busy, ()
         return worker.opened(outcomes, LocalBuffer(array), portions, table)
 
+    def look(self) -> None:
+        """See whether it has computed since the last look; for too long nothing is a fault."""
+        try:
+            now = computed_by(ray.get(self.place, timeout=LOOK))
+        except GONE:  # or it has not started: of one that died, its reply will tell
+            now = ""
+        self.silent = self.silent + 1 if now == self.computed else 0
+        self.computed = now
+        if self.silent >= (PATIENCE if now else UNKNOWN):
+            what = "computed nothing" if now else "gave no sign of life"
+            self.alive, self.exit_reason = False, f"it {what} for {self.silent * LOOK:g} seconds"
+
     def stop(self, seconds: float = 0) -> None:
         """End it at once: it has nothing to bring to an end."""
         self.reply = None
         if ray.is_initialized():
             ray.kill(self.handle)
+
+
+def computed_by(place: tuple[str, int]) -> str:
+    """How long a process has computed, asked on its own machine."""
+    node, pid = place
+    if Link.started:  # it is on this machine, as all of this Ray is
+        return computing_time(pid)
+    there = NodeAffinitySchedulingStrategy(node, soft=False)
+    asked: Any = ray.remote(num_cpus=0, scheduling_strategy=there)(computing_time)
+    found: str = ray.get(asked.remote(pid), timeout=LOOK)
+    return found
 
 
 class Actors:
@@ -145,10 +182,15 @@ class Actors:
         return ray.put((packed, self.outgoing.array()))
 
     def ready(self, busy: Sequence[Actor]) -> Sequence[Actor]:
-        """Who has answered or died."""
+        """Who has answered or died, or computes no more."""
         replies = {actor.reply: actor for actor in busy}
-        done, _ = ray.wait(list(replies), num_returns=1)
-        return [replies[reply] for reply in done]
+        while all(actor.alive for actor in busy):
+            done, _ = ray.wait(list(replies), num_returns=1, timeout=LOOK)
+            if done:
+                return [replies[reply] for reply in done]
+            for actor in busy:
+                actor.look()
+        return [actor for actor in busy if not actor.alive]
 
     def close(self) -> None:
         """Leave Ray, if nobody else here uses it."""

@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load as from_bytes
 from torch import Tensor
 
-from coterie.core import storage
+from coterie.core import points, storage
 from coterie.core.errors import CheckpointError
 from coterie.core.reading import DAMAGE, read_bytes, reason
 from coterie.core.types import State
@@ -84,11 +84,18 @@ def save(
     )
     storage.sync_folder(temporary)
     discard(final)  # a round that is done again after a resume
+    points.reach("commit", state.round)
     storage.publish(temporary, final)
-    for old in rounds(folder)[keep:]:
-        if best is None or old != at(folder, best):
-            discard(old)
+    points.reach("committed", state.round)
+    prune(folder, keep, best, below=state.round)
     return final
+
+
+def prune(folder: Path, keep: int, best: int | None, *, below: int) -> None:
+    """Remove all but the newest `keep`, that of the `best` round, and what is not `below` one."""
+    for old in rounds(folder)[keep:]:
+        if int(old.name) < below and (best is None or old != at(folder, best)):
+            discard(old)
 
 
 def pieces(tensors: Mapping[str, Tensor]) -> list[bytes | memoryview]:

@@ -23,7 +23,7 @@ from typing import IO, Any
 
 from torch import Tensor
 
-from coterie.core import storage
+from coterie.core import points, storage
 from coterie.core.errors import CheckpointError
 from coterie.core.model_kind import ModelKind, held_words
 from coterie.core.reading import read_bytes
@@ -130,9 +130,14 @@ class RunFolder:
                 code="K007",
                 fix="wait until it ends, stop it, or choose another folder with --out",
             ) from cause
-        self._lock.truncate(0)
-        self._lock.write(f"process {os.getpid()} on {socket.gethostname()}")
-        self._lock.flush()
+        try:
+            with storage.speaking(self.path / ".lock"):
+                self._lock.truncate(0)
+                self._lock.write(f"process {os.getpid()} on {socket.gethostname()}")
+                self._lock.flush()
+        except BaseException:  # nobody will leave what was not entered
+            self._lock.close()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -193,6 +198,7 @@ class RunFolder:
         assign = held_words(kind, state.assign.tolist())
         lines = zip(repeat(state.round, len(names)), names, assign, groups, strict=True)
         self.clusters.append(history.csv_lines(lines))
+        points.reach("recorded", state.round)
 
     def checkpoint(
         self,
@@ -206,6 +212,10 @@ class RunFolder:
         notes = {**notes} | {file.path.name: file.mark() for file in (self.metrics, self.clusters)}
         folder = self.path / "checkpoints"
         checkpoint.save(folder, state, memories, notes, keep=self.keep, best=best)
+
+    def prune(self, used: int, best: int | None = None) -> None:
+        """Remove what a crash kept from being removed when the checkpoint of a round was saved."""
+        checkpoint.prune(self.path / "checkpoints", self.keep, best, below=used)
 
     def history(self) -> History:
         """The history as written so far."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from coterie.config import Config
+from coterie.core import points
 from coterie.core.errors import ConfigError, QuorumError
 from coterie.core.events import Listener
 from coterie.data.dataset import scale
@@ -75,6 +76,7 @@ def run_federation(
         exchange.require(agreed.unfit)
         expect_quorum(exchange, config, expected)
         if not known:
+            points.reach("agreed")
             agreed.save(folder)
         elif config.newcomers.share and not agreed.held_out:  # of a version that held out nobody
             say({"event": "warning", "text": "newcomers.share: everybody takes part in this run"})

@@ -106,6 +106,8 @@ def train_loop(
     fed.everybody = plan.everybody
     history = folder.history() if folder and saved else History()
     best = BestRound(plan.stop, history, saved)
+    if folder and saved:
+        folder.prune(saved.round, best.round)
     announce(them, plan, say, saved)
     began = clock = time.perf_counter()
     previous = changes.shown(saved, population).assign if saved else None

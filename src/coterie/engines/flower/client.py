@@ -18,7 +18,7 @@ from safetensors.torch import load as from_bytes
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
-from coterie.core import storage
+from coterie.core import points, storage
 from coterie.core.client import Client
 from coterie.core.errors import YOUR_CODE
 from coterie.core.events import Listener, silence
@@ -59,6 +59,7 @@ def handle_hello(content: RecordDict, host: Host) -> RecordDict:
     """Say who this is."""
     setup = json.loads(str(content.config_records["hello"]["setup"]))
     facts: dict[str, Any] = {"name": host.name, "error": "", **host.introduce(setup)}
+    points.reach("introduced", host.name)
     return RecordDict({"hello": ConfigRecord(facts)})
 
 
@@ -68,6 +69,7 @@ def handle_task(
     """Answer one question. Answering it again gives the same answer and the same memory."""
     q, began = messages.asked(content), time.perf_counter()
     at = q.address
+    points.reach("asked", at.round + 1, at.client)
     about = {"purpose": at.purpose, "round": at.round + (at.purpose == "train")}
     try:
         if at.client != host.name:
@@ -90,6 +92,7 @@ def handle_task(
         if train and reply.keep and not fault:
             kept = {**held, **reply.keep}
             memory.keep(at.round, at.call, kept, floor=q.floor, void=q.void)
+            points.reach("kept", at.round + 1, at.client)
         answer = messages.answering(at, reply, len(client))
     except YOUR_CODE as error:  # told to the server, which leaves this client out of the round
         why = f"{type(error).__name__}: {error}"

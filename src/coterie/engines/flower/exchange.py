@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from flwr.app import ConfigRecord, Message, RecordDict
 
+from coterie.core import points
 from coterie.engines.flower import messages, validate
 from coterie.engines.flower.inbox import LEAST, REFUSED
 from coterie.engines.flower.validate import RefusedError
@@ -116,6 +117,7 @@ class Exchange:
 
     def farewell(self) -> None:
         """Tell everybody that the run is over; who does not hear it soon is not waited for."""
+        points.reach("farewell")
         self.look()
         nodes = [client.node for client in self.clients.values() if client.node in self.online]
         bye = RecordDict({"bye": ConfigRecord({})})
@@ -164,6 +166,7 @@ class Exchange:
                 self.send_away(node, str(fault))
             return
         self.clients[client.name] = client
+        points.reach("welcomed", client.name)
         self.tell_joined(client, again=before is not None)
 
     def send_away(self, node: int, why: str) -> None:

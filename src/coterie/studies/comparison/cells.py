@@ -66,7 +66,7 @@ def work(result: Result) -> dict[str, Any]:
     return {
         **shown,
         "participation": share,
-        "samples": result.history.total("samples"),
+        "samples": int(result.history.total("samples")),  # as read back, too
         "recipe": ", ".join(recipe(solver, getattr(method, "server", None))),
         "own": ", ".join(f"{k} = {v}" for k, v in own.items()),
     }
