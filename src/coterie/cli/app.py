@@ -9,6 +9,7 @@ import typer
 import typer.core
 
 from coterie.cli import (
+    audit,
     compare,
     data,
     doctor,
@@ -66,6 +67,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
             models.predict,
             report.report,
             report.live,
+            audit.audit,
             federation.certs,
             federation.serve,
             joining.join,

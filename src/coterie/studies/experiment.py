@@ -29,7 +29,7 @@ from coterie.models.zoo import AUTO, suited
 from coterie.runs import checkpoint, newcomers, records
 from coterie.runs.files import toml_of
 from coterie.runs.whereabouts import expect_run
-from coterie.studies import training
+from coterie.studies import private, training
 from coterie.studies.agreement import refuse_federation
 from coterie.studies.newcomers import hold_out, join
 from coterie.studies.result import Result
@@ -60,7 +60,10 @@ LATER: dict[str, dict[str, Any]] = {
     },
     "data": {"validation_share": 0.0},
     "server": {"optimiser": "none", "beta1": 0.9, "beta2": 0.99, "tau": 1e-3},
+    "privacy": {"delta": 1e-5, "clip": 1.0},
+    "kin": {"follow": True},
 }
+WHOLE = ("server", "privacy")  # tables that came as a whole
 OPTIMISERS: dict[str, type[Any]] = {"sgd": SGD, "adam": Adam, "adamw": AdamW}
 
 
@@ -119,6 +122,7 @@ def simulated(config: Config) -> tuple[Config, training.Gather]:
     everyone = everybody(config)
     clients, late = divided(config, everyone)
     asked, config = config, with_network(config, clients.shape)
+    config = private.with_noise(config, method, clients.sizes)
     about = {
         "data": config.data.source,
         "partition": told(config.partition.spec),
@@ -238,7 +242,8 @@ def method(config: Config) -> Method:
     own: dict[str, Any] = {f.name: f.default for f in fields(cls)}
     shared: dict[str, Any] = {}
     if "solver" in own:
-        shared["solver"] = solver(config.train, own["solver"])
+        local = solver(config.train, own["solver"])
+        shared["solver"] = replace(local, privacy=private.asked(config))
     if "fraction" in own:
         shared["fraction"] = config.train.participation
     if "server" in own:
@@ -322,7 +327,7 @@ def started_with(text: str) -> dict[str, Any]:
     found = flat(text)
     for table in {key.rpartition(".")[0] for key in found}:
         root, _, name = table.rpartition(".")
-        for home in (name, "server") if name == "train" else (name,):  # [server] came as a whole
+        for home in (name, *WHOLE) if name == "train" else (name,):
             for key, meant in LATER.get(home, {}).items():
                 found.setdefault(".".join(filter(None, (root, home, key))), meant)
     return found

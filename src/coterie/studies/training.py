@@ -31,6 +31,7 @@ from coterie.models import factory
 from coterie.runs import checkpoint
 from coterie.runs.files import text_of, toml_of
 from coterie.runs.records import RunFolder
+from coterie.studies import private
 from coterie.studies.arguments import PlanOptions, clients_of, method_of, plan_of
 from coterie.studies.best_round import expect_validation
 from coterie.studies.opened import known_of
@@ -184,6 +185,7 @@ def simulation(
     What they are `about` is told when the run begins.
     """
     expect_possible(method)
+    private.expect_possible(method, layout)
     wanted = engines.settle(engine, workers, population, layout, method)
 
     def gather(say: Listener, last: checkpoint.Checkpoint | None) -> Gathered:
@@ -192,12 +194,14 @@ def simulation(
             who = Choice(last.notes["engine"], last.notes["workers"], "as the run was started")
         if last and who.name == "ray":  # before there was another, its actors were stacked
             who = replace(who, inner=last.notes.get("inner", "stacked"))
+        fed = engines.build(
+            *(who.name, population, layout, seed, who.workers, address, who.inner), tell=say
+        )
+        fed.protected = private.noise_of(method).on
         return Gathered(
             method,
             population,
-            engines.build(
-                *(who.name, population, layout, seed, who.workers, address, who.inner), tell=say
-            ),
+            fed,
             engine=str(who),
             notes={
                 "engine": who.name,
