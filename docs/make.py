@@ -259,8 +259,8 @@ def rooms() -> str:
     said = {}
     for file in (ROOT / "src" / "coterie").glob("*/__init__.py"):
         text = ast.get_docstring(ast.parse(file.read_text())) or ""
-        (may,) = re.findall(r"^May touch: (.*)\.$", text, re.MULTILINE | re.DOTALL)
-        said[file.parent.name] = (text.splitlines()[0], may)
+        (may,) = re.findall(r"^May touch: ([^.]*)\.$", text, re.MULTILINE)
+        said[file.parent.name] = (text.splitlines()[0], " ".join(may.split()))
     named = {room: set(re.findall(r"\w+", may)) & said.keys() for room, (_, may) in said.items()}
     named["cli"] = said.keys() - {"cli"}  # everything
     order = TopologicalSorter({room: sorted(below) for room, below in sorted(named.items())})

@@ -10,6 +10,7 @@ import typer.core
 
 from coterie.cli import (
     atlas,
+    audit,
     compare,
     data,
     doctor,
@@ -68,6 +69,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
             models.predict,
             report.report,
             report.live,
+            audit.audit,
             federation.certs,
             federation.serve,
             joining.join,

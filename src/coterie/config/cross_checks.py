@@ -275,12 +275,44 @@ def folder(v: Sound) -> Iterator[Problem]:
         yield Problem(("output", "dir"), pattern, "cannot be filled in", fix)
 
 
+def privacy(v: Sound) -> Iterator[Problem]:
+    """Noise where something would leave a client without it, or where nobody keeps its account."""
+    keys = ("epsilon", "noise_multiplier")
+    given = {key: v("privacy", key) for key in keys if v("privacy", key) is not None}
+    if not given:
+        return
+    key, value = next(iter(given.items()))
+    at, method = ("privacy", key), v("method")
+    covered = [name for name, entry in METHODS.items() if entry.noise]
+    if method in METHODS and method not in covered:
+        reason = f"not all that {method} sends can be under noise"
+        yield Problem(at, value, reason, f"use {', '.join(covered)}; or leave out [privacy]")
+    if v("hyper").get("follow") and method == "kin":
+        reason = "gains are asked for, which no noise covers"
+        yield Problem((v.own, "follow"), True, reason, "kin.follow = false keeps the first groups")
+    if v("engine", "name") == "flower":
+        fix = "use serial, pool or auto"
+        yield Problem(at, value, "accounts of clients on other machines are not kept", fix)
+    if v("train", "stop") is not None:
+        fix = "leave out train.stop"
+        yield Problem(("train", "stop"), v("train", "stop"), "validation is not under noise", fix)
+    if "drift" in v("partition", "kind").split("+") and "noise_multiplier" not in given:
+        fix = "give noise_multiplier; what was spent is reported"
+        yield Problem(at, value, "how much drift will cost is not known beforehand", fix)
+    name, norm = v("model", "name"), v("model", "norm")
+    norms = zoo.MODELS[name].norms if name in zoo.MODELS else ()
+    if norms and (norm or norms[0]) == "batch":
+        reason = "batch normalisation mixes samples, so that none can be hidden"
+        yield Problem(("model", "norm"), norm or "batch", reason, 'use norm = "group"')
+
+
 RULES: tuple[Callable[[Sound], Iterator[Problem]], ...] = (
     public,
     cohort,
     recipe,
     server,
     merging,
+    privacy,
     clusters,
     groups,
     protocol,

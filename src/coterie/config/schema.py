@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 from coterie.attacks.attack import Attack
 from coterie.core.best_by import Stop
 from coterie.core.bounds import (
+    Chance,
     Cores,
     Count,
     Decay,
@@ -160,6 +161,21 @@ class Server:
 
 
 @dataclass(frozen=True)
+class Privacy:
+    """Noise that hides every single sample in what its client sends: differential privacy."""
+
+    epsilon: Positive | None = None  # the most that any client may spend; noise follows from it
+    noise_multiplier: Positive | None = None  # deviation over clip; not given: as epsilon needs
+    delta: Chance = 1e-5  # the chance with which epsilon may fail; far below 1 over a client's size
+    clip: Positive = 1.0  # the norm to which what one sample contributes is shortened
+
+    @property
+    def on(self) -> bool:
+        """Whether noise was asked for."""
+        return self.epsilon is not None or self.noise_multiplier is not None
+
+
+@dataclass(frozen=True)
 class Evaluate:
     """When and against what clients are tested."""
 
@@ -219,6 +235,7 @@ class Config:
     train: Train = Train()
     hyper: Mapping[str, Any] = field(default_factory=dict)  # the method's own table
     server: Server = Server()
+    privacy: Privacy = Privacy()
     evaluate: Evaluate = Evaluate()
     newcomers: Newcomers = Newcomers()
     attack: Attack = Attack()

@@ -77,6 +77,7 @@ Positive = Annotated[Finite, Gt(0)]
 NonNegative = Annotated[Finite, Ge(0)]
 Share = Annotated[Finite, Gt(0), Le(1)]  # of clients, labels, samples: never none
 Part = Annotated[Finite, Ge(0), Le(1)]  # a weight between none and all
+Chance = Annotated[Finite, Gt(0), Lt(1)]  # that something fails
 Decay = Annotated[Finite, Ge(0), Lt(1)]  # momentum, damping
 Minority = Annotated[Finite, Gt(0), Lt(0.5)]  # of clients, whom the others outnumber
 Damping = Annotated[Finite, Ge(0.5), Lt(1)]  # of affinity propagation

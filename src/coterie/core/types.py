@@ -22,6 +22,7 @@ from coterie.core.layout import Layout as Layout
 from coterie.core.ledger import Asked as Asked
 from coterie.core.moments import without_moments
 from coterie.core.recipe import Recipe as Recipe
+from coterie.core.releases import Release as Release
 from coterie.core.sendable import Sendable as Sendable
 from coterie.core.sendable import place_of as place_of
 from coterie.core.shares import capped
@@ -195,6 +196,10 @@ class Task(Sendable, ABC):
         """
         return None
 
+    def spends(self, known: Known) -> Sequence[Release] | None:
+        """What of a client's privacy its answer spends; None: no noise hides a sample in it."""
+        return None
+
     @abstractmethod
     def __call__(
         self,
@@ -208,8 +213,7 @@ class Task(Sendable, ABC):
 
 
 class Evaluation(Task):
-    """How a client is tested: a task that replies (stages, 2), accuracy and loss of each stage;
-    a row is NaN throughout if the client has no samples to test it on."""
+    """A test that replies (stages, 2), accuracy and loss; a row is NaN if there are no samples."""
 
     def answer_form(self, known: Known) -> AnswerForm:
         """Accuracy and loss for each stage."""
@@ -314,6 +318,7 @@ class Engine(Federation, Protocol):
     """A federation that can be moved between rounds, read out and put back: what `run` drives."""
 
     everybody: int  # first rounds in which every client is drawn, whatever share is asked for
+    protected: bool  # whether all that leaves a client must be under noise
 
     @property
     def names(self) -> Sequence[str]:

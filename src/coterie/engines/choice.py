@@ -61,6 +61,9 @@ def choose(
     if seconds < WORTH:
         return Choice("serial", 1, "a round is a moment's work")
     workers = max(1, min(available, cohort))
+    if getattr(method, "solver", Solver()).privacy.on:
+        why = "under noise every sample has a gradient of its own"
+        return Choice("pool" if workers > 1 else "serial", workers, why)
     try:
         chain(layout)
     except NotStackableError as why:

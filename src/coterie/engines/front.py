@@ -19,6 +19,7 @@ from coterie.core.layout import Layout
 from coterie.core.rng import stream
 from coterie.core.shares import held_back
 from coterie.core.types import Asked, Replies, Reply, State, Task
+from coterie.engines.accounts import charge, expect_protected
 from coterie.engines.door import judge, odd_ones
 from coterie.engines.question import Backend, Changing, Question, Refusal, Setting
 from coterie.engines.serial import Serial
@@ -70,6 +71,7 @@ class Front:
         self.heard: list[Replies] = []  # the last answers, until the next question
         self.away: Tensor | None = None  # (n,) who has not come yet; None: everybody is there
         self.round, self.purpose, self.calls, self.draws = -1, "train", 0, 0
+        self.protected = False  # whether all that leaves a client must be under noise
 
     def __enter__(self) -> Self:
         return self
@@ -144,6 +146,8 @@ class Front:
             cohort = there
         question = self.question(cohort, task, state, send)
         question.check()
+        if self.protected and self.purpose == "train":
+            expect_protected(question)
         self.calls += 1
         down = torch.full_like(cohort, question.payload_bytes())
         ids, up, train = cohort.tolist(), [0] * len(cohort), self.purpose == "train"
@@ -166,6 +170,8 @@ class Front:
         for i, answer in got.items():
             if train and answer.keep:
                 self.memory[i] = {**self.memory.get(i, {}), **answer.keep}
+        if self.protected and train:  # what was refused has left its client, too
+            charge(self.memory, question, [j for j in range(len(ids)) if up[j]])
         self.ledger.append(
             Asked(
                 self.round,

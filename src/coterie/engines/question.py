@@ -15,7 +15,7 @@ from coterie.core.client import Client
 from coterie.core.errors import DivergedError, QuorumError
 from coterie.core.layout import Layout
 from coterie.core.rng import stream
-from coterie.core.types import AnswerForm, Known, Reply, State, Task
+from coterie.core.types import AnswerForm, Known, Release, Reply, State, Task
 
 Portion = list[int]  # places of a cohort that are answered together
 
@@ -96,9 +96,16 @@ class Question:
 
     def form(self, place: int) -> AnswerForm | None:
         """What the answer of one client may be."""
+        return self.task.answer_form(self.known(place))
+
+    def spends(self, place: int) -> Sequence[Release] | None:
+        """What of its privacy the answer of one client spends; None: nothing hides it."""
+        return self.task.spends(self.known(place))
+
+    def known(self, place: int) -> Known:
+        """What a server knows of one of those whom it asks."""
         setting, samples = self.setting, int(self.sizes[place])
-        known = Known(setting.layout, self.state.k, setting.classes, samples, self.sent(place))
-        return self.task.answer_form(known)
+        return Known(setting.layout, self.state.k, setting.classes, samples, self.sent(place))
 
     def payload_bytes(self) -> int:
         """The bytes of what travels to each client: the same for all, for the shapes are."""

@@ -90,6 +90,8 @@ class Together(Serial):
         done: dict[int, Any] = {}
         for group, many in self.groups(wanted):
             works = [wanted[c] for c in group]
+            if isinstance(works[0], Descent) and works[0].solver.privacy.on:
+                alone |= dict.fromkeys(group, "under noise every sample has a gradient of its own")
             drawn = {c: w.rng.get_state() for c in group if isinstance(w := wanted[c], Descent)}
             try:
                 done.update(zip(group, many(works), strict=True))
@@ -110,6 +112,8 @@ class Together(Serial):
             key: tuple[object, ...] = (None, c)
             if isinstance(work, Descent) and self.known:
                 key = Descent, work.solver, work.train, work.client.x.shape[1:]
+                if work.solver.privacy.on:  # sample by sample, as only the reference does it
+                    key = None, c
             elif isinstance(work, Forward):
                 key = Forward, work.row.data_ptr(), work.x.shape[1:]
             found.setdefault(key, []).append(c)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from coterie.core.bounds import Damping, Part, Share, Whole, dataclass
 from coterie.core.rng import stream
-from coterie.core.types import Federation, Replies, State
+from coterie.core.types import Federation, Replies, State, Task
 from coterie.methods.fedavg import FedAvg
 from coterie.methods.group_once import LANDMARKS, before_groups, kept, landmarks, round_in_groups
 from coterie.tasks import SGD, Solver, Train, Trajectory
@@ -37,6 +37,15 @@ class CFLGT(FedAvg):
 
     kind = "clustered"
 
+    @property
+    def signature(self) -> Trajectory:
+        """What a client is placed by."""
+        return Trajectory(self.normalise, self.solver.privacy)
+
+    def asks(self, rounds: int, sizes: Tensor) -> list[tuple[Task, int]]:
+        """What a client is asked at most, and how often: for its privacy account."""
+        return [(self.signature, 1), (self.local, rounds)]
+
     def round(self, state: State, fed: Federation) -> State:
         """FedAvg with everybody, K times; then cluster once; then FedAvg inside each cluster."""
         if state.round < self.pretrain:
@@ -50,7 +59,7 @@ class CFLGT(FedAvg):
 
     def cluster(self, state: State, fed: Federation) -> State:
         """Trajectories up, distances, affinity propagation; every cluster starts from h_g."""
-        z = fed.ask(fed.clients, Trajectory(normalise=self.normalise), self.place(state, fed))
+        z = fed.ask(fed.clients, self.signature, self.place(state, fed))
         if not z:
             return state
         some, others = landmarks(z, self.landmarks, fed)
@@ -81,7 +90,7 @@ class CFLGT(FedAvg):
             return super().place(state, fed)
         if not len(state.unplaced):
             return state
-        z = fed.ask(state.unplaced, Trajectory(self.normalise), before_groups(state))
+        z = fed.ask(state.unplaced, self.signature, before_groups(state))
         return self.join(state, z) if z else state
 
     def join(self, state: State, z: Replies) -> State:

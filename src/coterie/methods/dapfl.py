@@ -15,7 +15,7 @@ from torch import Tensor
 
 from coterie.core.bounds import NonNegative, Positive, Share, dataclass
 from coterie.core.rows import put, repeated, stacked
-from coterie.core.types import Federation, State
+from coterie.core.types import Federation, State, Task
 from coterie.tasks import Histogram, Score, Solver, Train
 from coterie.words import affinity
 from coterie.words.distance import squared_l2
@@ -48,6 +48,10 @@ class DAPFL:
     def local(self) -> Train:
         """Eq. 10: from the client's own model, pulled towards the mixture it is sent."""
         return Train(replace(self.solver, prox=self.lam), continues=True)
+
+    def asks(self, rounds: int, sizes: Tensor) -> list[tuple[Task, int]]:
+        """What a client is asked at most, and how often: for its privacy account."""
+        return [(Histogram(privacy=self.solver.privacy), 1), (self.local, rounds)]
 
     def init(self, fed: Federation) -> State:
         """Everybody starts from w^0 and tells its class counts."""
@@ -84,7 +88,7 @@ class DAPFL:
         """Class counts first; a newcomer then starts from the mixture that suits it."""
         if not len(state.unplaced):
             return state
-        s = fed.ask(state.unplaced, Histogram(classes=fed.classes), state)
+        s = fed.ask(state.unplaced, Histogram(fed.classes, self.solver.privacy), state)
         k, m = state.k, len(s)
         if not m:
             return state

@@ -38,6 +38,10 @@ class FedAvg:
         """What a client does in a round."""
         return Train(self.solver)
 
+    def asks(self, rounds: int, sizes: Tensor) -> list[tuple[Task, int]]:
+        """What a client is asked at most, and how often: for its privacy account."""
+        return [(self.local, rounds)]
+
     def init(self, fed: Federation) -> State:
         """The initial model, held by everybody."""
         return State.shared(fed.layout.initial, len(fed.clients))

@@ -14,7 +14,7 @@ from torch.nn.functional import normalize
 
 from coterie.core.bounds import Count, Positive, Share, Whole, dataclass
 from coterie.core.errors import ConfigError
-from coterie.core.types import Federation, Replies, State
+from coterie.core.types import Federation, Replies, State, Task
 from coterie.methods.group_once import LANDMARKS, kept, landmarks, round_in_groups
 from coterie.tasks import SGD, Score, Solver, Train, equal_steps
 from coterie.words.distance import cosine_distance, l2
@@ -61,6 +61,10 @@ class FedClust:
         chosen = self.threshold is None and not self.clusters
         return self.distance == "update_cosine" or (self.distance == "auto" and chosen)
 
+    def asks(self, rounds: int, sizes: Tensor) -> list[tuple[Task, int]]:
+        """What a client is asked at most, and how often: for its privacy account."""
+        return [(self.warm(sizes), 1), (Train(self.solver), rounds)]
+
     def init(self, fed: Federation) -> State:
         """Round 0 only clusters."""
         return self.place(State.nobody(fed.layout.initial, len(fed.clients)), fed)
@@ -75,7 +79,7 @@ class FedClust:
         if not len(state.unplaced):
             return state
         first = State.shared(fed.layout.initial, len(fed.clients))
-        theta = fed.ask(state.unplaced, self.warm(fed), first)
+        theta = fed.ask(state.unplaced, self.warm(fed.sizes), first)
         if not theta:
             return state
         if "centres" not in state.memory:
@@ -110,10 +114,10 @@ class FedClust:
             return l2(theta)
         return cosine_distance(theta - fed.layout.initial[fed.layout.columns("head")])
 
-    def warm(self, fed: Federation) -> Train:
+    def warm(self, sizes: Tensor) -> Train:
         """Round 0's training, of which only the final layer is sent."""
         if self.warmup == "epochs":
             solver = replace(self.solver, epochs=self.warmup_epochs, steps=0)
         else:
-            solver = equal_steps(self.solver, self.warmup_epochs, fed.sizes)
+            solver = equal_steps(self.solver, self.warmup_epochs, sizes)
         return Train(solver, upload="head")

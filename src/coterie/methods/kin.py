@@ -16,8 +16,8 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from coterie.core.bounds import Count, NonNegative, Part, Share, Whole, dataclass
-from coterie.core.types import Federation, Replies, State
-from coterie.methods.group_once import LANDMARKS, kept, landmarks, pick
+from coterie.core.types import Federation, Replies, State, Task
+from coterie.methods.group_once import LANDMARKS, kept, landmarks, pick, round_in_groups
 from coterie.methods.regrouping import divided, mean_model, trial, united
 from coterie.tasks import Gains, Solver, Train, TrainHalves, VerifiedScore, equal_steps
 from coterie.words.distance import cosine_distance
@@ -46,6 +46,7 @@ class Kin:
     look: Whole = (
         2  # rounds before a look for other clusters; twice as many after one in vain; 0: never
     )
+    follow: bool = True  # move, split and merge by the clients' losses; False: first groups stay
     tune_epochs: Count = 1  # of the last layer on the client's own data, before use, if it helps
     landmarks: Whole = LANDMARKS  # clients grouped at once, others join as newcomers; 0: all
     server: ServerOptimiser = field(default=ServerOptimiser(), kw_only=True)  # of the average
@@ -62,6 +63,15 @@ class Kin:
         """The cluster's model, and what the client's own tuning makes of it where that helps."""
         return VerifiedScore(self.tuning, train="head")
 
+    def warm(self, sizes: Tensor) -> TrainHalves:
+        """The two short trainings from the initial model."""
+        warm = equal_steps(self.solver, self.warmup_epochs, sizes)
+        return TrainHalves(replace(warm, steps=max(warm.steps, self.warmup_steps)))
+
+    def asks(self, rounds: int, sizes: Tensor) -> list[tuple[Task, int]]:
+        """What a client is asked at most, and how often: for its privacy account."""
+        return [(self.warm(sizes), 1), (Train(self.solver), rounds)]
+
     def init(self, fed: Federation) -> State:
         """Nobody is placed before everybody was asked."""
         return self.place(State.nobody(fed.layout.initial, len(fed.clients)), fed)
@@ -69,6 +79,8 @@ class Kin:
     def round(self, state: State, fed: Federation) -> State:
         """FedAvg inside each cluster, without those whom another cluster's model fits better."""
         state = self.place(state, fed)
+        if not self.follow:
+            return round_in_groups(state, fed, self.solver, self.fraction, self.server)
         if "look" not in state.memory:
             return state  # nobody has answered yet
         now, (due, gap) = state.round + 1, state.memory["look"].tolist()
@@ -210,9 +222,7 @@ class Kin:
         if not len(state.unplaced):
             return state
         first = State.shared(fed.layout.initial, len(fed.clients))
-        warm = equal_steps(self.solver, self.warmup_epochs, fed.sizes)
-        warm = replace(warm, steps=max(warm.steps, self.warmup_steps))
-        theta = fed.ask(state.unplaced, TrainHalves(warm), first)
+        theta = fed.ask(state.unplaced, self.warm(fed.sizes), first)
         if not theta:
             return state
         delta = theta.values - fed.layout.initial[fed.layout.columns("head")]  # (m, 2, h)
@@ -221,6 +231,8 @@ class Kin:
             return self.cluster(state, theta, fed)
         nearest = self.nearest(state, theta)
         state = state.reassign(theta.clients, nearest[:, 0])
+        if not self.follow:
+            return state
         return state.reassign(
             *self.better_off(state, theta.clients, nearest[:, 1 : 1 + TRIES], fed)
         )
@@ -243,7 +255,9 @@ class Kin:
         some, others = landmarks(theta, self.landmarks, fed)
         found = verified_groups(some.values[:, 0], some.values[:, 1])
         holds = found.gain > self.gain and found.sure >= self.sure
-        if holds and found.peers > 1:
+        if holds and found.peers > 1 and not self.follow:
+            holds = False  # it takes losses to tell, and nobody is asked for them
+        elif holds and found.peers > 1:
             w = fed.ask(
                 some.clients, Train(self.solver), State.shared(fed.layout.initial, len(fed.clients))
             )

@@ -1,6 +1,6 @@
 """One self-contained page for a run or a comparison, and its charts as Plotly figures.
 
-May touch: core, words, methods, runs.
+May touch: core, words, methods, runs, audit.
 """
 
 from __future__ import annotations

@@ -135,6 +135,22 @@ def asked(run: RunData) -> SortableTable | None:
     return SortableTable("What clients were asked", head, rows) if rows else None
 
 
+def noise(run: RunData) -> tuple[tuple[str, str], ...]:
+    """What hides single samples in what was sent, and how well; nothing without noise."""
+    if not (found := run.summary.get("privacy")):
+        return ()
+    told = f"at most {found['epsilon_max']:.2f}, {found['epsilon_mean']:.2f} in the mean"
+    how = f"{found['noise_multiplier']:g} x {found['clip']:g} on what each sample contributes"
+    return ("epsilon of a client", f"{told} (delta {found['delta']:g})"), ("noise", how)
+
+
+def spent(run: RunData) -> SortableTable | None:
+    """The epsilon of every client; None without noise."""
+    each = run.summary.get("privacy", {}).get("epsilon", {})
+    rows = tuple((Cell(name), number(value, ".2f")) for name, value in list(each.items())[:ROWS])
+    return SortableTable("Privacy spent", ("client", "epsilon"), rows) if rows else None
+
+
 def number(value: float, shown: str) -> Cell:
     """A cell with a number."""
     return Cell(format(value, shown), value)

@@ -43,6 +43,15 @@ class Drawn(NamedTuple):
     json: str
 
 
+class Picture(NamedTuple):
+    """A sample beside what somebody made of it: images as data, and what is said of them."""
+
+    original: str
+    guess: str
+    title: str
+    note: str
+
+
 class Section(NamedTuple):
     """A block as it is filled: charts, tables, texts, and what it has not."""
 
@@ -52,12 +61,13 @@ class Section(NamedTuple):
     tables: tuple[facts.SortableTable, ...] = ()
     lines: tuple[tuple[str, str], ...] = ()  # names and values
     texts: tuple[tuple[str, str], ...] = ()  # titles and code
+    pictures: tuple[Picture, ...] = ()
 
     @property
     def empty(self) -> bool:
         """Whether there is nothing but reasons; no news of health is good news."""
         return self.block.key != "health" and not (
-            self.charts or self.tables or self.lines or self.texts
+            self.charts or self.tables or self.lines or self.texts or self.pictures
         )
 
 
@@ -120,8 +130,9 @@ def section(run: RunData, block: Block) -> Section:
     if block.key == "privacy":
         about, table = facts.entry(run), facts.asked(run)
         sent = about.uploads if about else "see the method's own documentation"
-        tables = (table,) if table else ()
-        return Section(block, drawn, absent, tables, lines=((f"{run.method} uploads", sent),))
+        tables = tuple(filter(None, (table, facts.spent(run))))
+        lines = ((f"{run.method} uploads", sent), *facts.noise(run))
+        return Section(block, drawn, absent, tables, lines=lines)
     if block.key == "newcomers":
         if run.joined is None:
             return Section(block, absent=("Nobody was held out (newcomers.share).",))

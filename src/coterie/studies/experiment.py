@@ -29,7 +29,7 @@ from coterie.models.zoo import AUTO, suited
 from coterie.runs import checkpoint, newcomers, records
 from coterie.runs.files import toml_of
 from coterie.runs.whereabouts import expect_run
-from coterie.studies import training
+from coterie.studies import private, training
 from coterie.studies.agreement import refuse_federation
 from coterie.studies.newcomers import hold_out, join
 from coterie.studies.result import Result
@@ -69,8 +69,10 @@ LATER: dict[str, dict[str, Any]] = {
         "byzantine": 0.2,
         "flag": False,
     },
+    "privacy": {"delta": 1e-5, "clip": 1.0},
+    "kin": {"follow": True},
 }
-WHOLE = ("server", "attack")  # tables that came as a whole
+WHOLE = ("server", "attack", "privacy")  # tables that came as a whole
 OPTIMISERS: dict[str, type[Any]] = {"sgd": SGD, "adam": Adam, "adamw": AdamW}
 
 
@@ -129,6 +131,7 @@ def simulated(config: Config) -> tuple[Config, training.Gather]:
     everyone = everybody(config)
     clients, late = divided(config, everyone)
     asked, config = config, with_network(config, clients.shape)
+    config = private.with_noise(config, method, clients.sizes)
     about = {
         "data": config.data.source,
         "partition": told(config.partition.spec),
@@ -249,7 +252,8 @@ def method(config: Config) -> Method:
     own: dict[str, Any] = {f.name: f.default for f in fields(cls)}
     shared: dict[str, Any] = {}
     if "solver" in own:
-        shared["solver"] = solver(config.train, own["solver"])
+        local = solver(config.train, own["solver"])
+        shared["solver"] = replace(local, privacy=private.asked(config))
     if "fraction" in own:
         shared["fraction"] = config.train.participation
     if "server" in own:

@@ -147,7 +147,7 @@ def inspect(
     z = fed.at(rounds).ask(fed.clients, Trajectory(), trained)
     clust = replace(method or FedClust(), solver=local, distance=distance, linkage=linkage)
     start = State.shared(fed.layout.initial, len(fed.clients))
-    theta = fed.at(-1).ask(fed.clients, clust.warm(fed), start)
+    theta = fed.at(-1).ask(fed.clients, clust.warm(fed.sizes), start)
     both = fed.clients[torch.isin(fed.clients, z.clients) & torch.isin(fed.clients, theta.clients)]
     T = z.values[torch.isin(z.clients, both)]
     D = clust.distances(theta.values[torch.isin(theta.clients, both)], fed)

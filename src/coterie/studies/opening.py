@@ -83,7 +83,7 @@ def open_run(
     if best and best.round != saved.state.round:
         saved = checkpoint.load(checkpoint.at(path / "checkpoints", best.round))
     fed.restore(saved.memories)
-    summary = summary_of(how, clients, plan, history, saved.state)
+    summary = summary_of(how, clients, plan, history, saved.state, fed)
     return Result(how, clients, fed, saved.state, history, summary, path)
 
 

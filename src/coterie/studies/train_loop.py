@@ -25,7 +25,7 @@ from coterie.runs import choosing, further, measure, metrics
 from coterie.runs.history import History, Row
 from coterie.runs.reading import RunReader
 from coterie.runs.records import RunFolder
-from coterie.studies import changes, trust, tuned
+from coterie.studies import changes, private, trust, tuned
 from coterie.studies.best_round import BestRound
 from coterie.studies.result import Result
 from coterie.studies.shots import by_shots
@@ -143,7 +143,7 @@ def train_loop(
     assert state is not None  # run yields at least where it starts
     state = best.take(state, fed, folder, say)
     seconds = time_of(began, folder if saved else None)
-    summary = summary_of(them.method, population, plan, history, state)
+    summary = summary_of(them.method, population, plan, history, state, fed)
     summary |= trust.attacked(them.attackers, names)
     if folder:
         folder.summary(summary | {"seconds": seconds})
@@ -242,7 +242,7 @@ def tested(
 
 
 def summary_of(
-    method: Method, population: Population, plan: Plan, history: History, state: State
+    method: Method, population: Population, plan: Plan, history: History, state: State, fed: Engine
 ) -> dict[str, Any]:
     """The numbers of a whole run under their names, as summary.json holds them: of the round that
     was taken, which is the last one or the best on validation data, never the best on test data."""
@@ -286,7 +286,8 @@ def summary_of(
         if population.course.pattern == "recurring":
             out["clusters"]["rounds_to_recover_each"] = took
     out |= trust.doubted(state, population.names)
-    return out | {way: int(history.total(way)) for way in ways}
+    out |= {way: int(history.total(way)) for way in ways}
+    return out | private.accounts(fed, method)
 
 
 def weighted_top_5(history: History, stage: str) -> dict[str, float]:

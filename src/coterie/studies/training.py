@@ -36,6 +36,7 @@ from coterie.models import factory
 from coterie.runs import checkpoint
 from coterie.runs.files import text_of, toml_of
 from coterie.runs.records import RunFolder
+from coterie.studies import private
 from coterie.studies.arguments import PlanOptions, clients_of, method_of, plan_of
 from coterie.studies.best_round import expect_validation
 from coterie.studies.opened import known_of
@@ -205,6 +206,7 @@ def simulation(
     if hostile.attack.on_data:
         population = Poisoned(population, hostile, seed)
     through = partial(Hostile, them=hostile) if hostile.attack.on_replies else None
+    private.expect_possible(method, layout)
     wanted = engines.settle(engine, workers, population, layout, method)
 
     def gather(say: Listener, last: checkpoint.Checkpoint | None) -> Gathered:
@@ -213,14 +215,16 @@ def simulation(
             who = Choice(last.notes["engine"], last.notes["workers"], "as the run was started")
         if last and who.name == "ray":  # before there was another, its actors were stacked
             who = replace(who, inner=last.notes.get("inner", "stacked"))
+        fed = engines.build(
+            *(who.name, population, layout, seed, who.workers, address, who.inner),
+            tell=say,
+            through=through,
+        )
+        fed.protected = private.noise_of(method).on
         return Gathered(
             method,
             population,
-            engines.build(
-                *(who.name, population, layout, seed, who.workers, address, who.inner),
-                tell=say,
-                through=through,
-            ),
+            fed,
             engine=str(who),
             notes={
                 "engine": who.name,

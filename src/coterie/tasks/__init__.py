@@ -10,6 +10,7 @@ from coterie.tasks.optimiser import SGD as SGD
 from coterie.tasks.optimiser import Adam as Adam
 from coterie.tasks.optimiser import AdamW as AdamW
 from coterie.tasks.optimiser import sgd as sgd
+from coterie.tasks.private import Privacy as Privacy
 from coterie.tasks.schedule import Schedule as Schedule
 from coterie.tasks.score import Score as Score
 from coterie.tasks.signature import Basis as Basis

@@ -171,7 +171,8 @@ class Score(Showing):
         """(P,) for each stage: what the client holds, and what its adaptation makes of it."""
         rows = [own_row(client, models, self.private, layout)]
         if self.adapt:
-            adapted, _ = yield from trained(self.adapt, client, rows[0], rng, train=self.train)
+            own = self.adapt.unprotected  # what is adapted stays with the client
+            adapted, _ = yield from trained(own, client, rows[0], rng, train=self.train)
             rows.append(adapted)
         return rows
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
@@ -10,7 +11,18 @@ from torch.nn.functional import cross_entropy
 
 from coterie.core.answers import LARGEST_LOSS, Form
 from coterie.core.bounds import Count, Part, dataclass
-from coterie.core.types import AnswerForm, Client, Known, Layout, Receives, Reply, Sent, Task
+from coterie.core.types import (
+    AnswerForm,
+    Client,
+    Known,
+    Layout,
+    Receives,
+    Release,
+    Reply,
+    Sent,
+    Task,
+)
+from coterie.tasks.private import Privacy
 from coterie.tasks.steps import SteppedTask, Stepwise, logits
 from coterie.words.affinity import importance
 from coterie.words.distance import basis, trajectory
@@ -24,17 +36,29 @@ class Histogram(Task):
 
     receives: ClassVar[Receives] = "nothing"
     classes: Count = 2
+    privacy: Privacy = Privacy()  # noise on each count, which a sample changes by one
 
     def answer_form(self, known: Known) -> AnswerForm:
-        """A count for each class, all samples together."""
+        """A count for each class, all samples together; under noise no whole numbers."""
         n = known.samples
+        if self.privacy.on:
+            total = (n * (1 - ROUNDING), n * (1 + ROUNDING))
+            return {"value": Form("float32", (self.classes,), 0, total[1], total=total)}
         return {"value": Form("float32", (self.classes,), 0, n, whole=True, total=(n, n))}
 
     def __call__(
         self, client: Client, models: Tensor, sent: Sent, layout: Layout, rng: torch.Generator
     ) -> Reply:
         """Count."""
-        return Reply(torch.bincount(client.y, minlength=self.classes).float())
+        counts = torch.bincount(client.y, minlength=self.classes).float()
+        if not self.privacy.on:
+            return Reply(counts)
+        noise = torch.randn(counts.shape, generator=rng)
+        return Reply(proportions(counts + self.privacy.noise * noise, len(client)))
+
+    def spends(self, known: Known) -> Sequence[Release] | None:
+        """One release of all samples: a sample changes one count by one."""
+        return [Release(1.0, self.privacy.noise, 1)] if self.privacy.on else None
 
 
 @dataclass(frozen=True)
@@ -45,6 +69,7 @@ class Trajectory(Task):
     """
 
     normalise: bool = True  # divide by the number of samples
+    privacy: Privacy = Privacy()  # noise on the sum over samples, each shortened to `clip`
 
     def answer_form(self, known: Known) -> AnswerForm:
         """Two forces for each class."""
@@ -57,7 +82,15 @@ class Trajectory(Task):
         features, logits = layout.features(models, client.x)
         if not logits.isfinite().all():  # such an answer is left out, by the client's name
             return Reply(logits.new_full((2, logits.shape[1]), float("nan")))
-        return Reply(trajectory(features, logits.softmax(1), client.y, self.normalise))
+        if not self.privacy.on:
+            return Reply(trajectory(features, logits.softmax(1), client.y, self.normalise))
+        each = sample_forces(features, logits.softmax(1), client.y)  # (n, 2 C)
+        Z = self.privacy.blurred(each, rng).view(2, -1)
+        return Reply(Z / max(len(client), 1) if self.normalise else Z)
+
+    def spends(self, known: Known) -> Sequence[Release] | None:
+        """One release of all samples."""
+        return [Release(1.0, self.privacy.noise, 1)] if self.privacy.on else None
 
 
 @dataclass(frozen=True)
@@ -154,6 +187,25 @@ class Importance(SteppedTask):
         """A forward pass through each."""
         losses = yield from sample_losses(models, client)
         return Reply(importance(losses, self.floor).to(models.dtype))
+
+
+def sample_forces(features: Tensor, probs: Tensor, labels: Tensor) -> Tensor:
+    """(s, 2 C) what each sample by itself adds to the summed trajectory.
+
+    >>> v, p = torch.tensor([[2.0, 4.0]]), torch.tensor([[0.25, 0.75]])
+    >>> sample_forces(v, p, torch.tensor([0])).tolist()
+    [[2.25, 0.0, 0.0, 2.25]]
+    """
+    own = torch.zeros_like(probs).scatter_(1, labels[:, None], 1)
+    strength = torch.stack([own * (1 - probs), (1 - own) * probs], 1)  # (s, 2, C)
+    return (strength * features.mean(1)[:, None, None]).flatten(1)
+
+
+def proportions(counts: Tensor, n: int) -> Tensor:
+    """(C,) counts that are not negative and sum up to n, as near to these as cutting makes them."""
+    kept = counts.clamp(min=0)
+    total = float(kept.sum())
+    return kept * (n / total) if total > 0 else torch.full_like(kept, n / len(kept))
 
 
 def whole(models: Tensor, sent: Sent, layout: Layout) -> Tensor:

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from coterie.core.bounds import Count, NonNegative, Positive, Whole, dataclass
-from coterie.core.flat_module import Net
-from coterie.core.types import Client, Layout, Sendable
+from coterie.core.flat_module import FlatModule, Net
+from coterie.core.types import Client, Layout, Release, Sendable
 from coterie.tasks.optimiser import SGD, Optimiser
+from coterie.tasks.private import Privacy, drawn, private_gradient, rate_of
 from coterie.tasks.schedule import Schedule
 from coterie.tasks.steps import Stepwise
 
@@ -82,6 +83,12 @@ class Solver(Sendable):
     meta: NonNegative = 0.0  # rate of an inner step before each gradient: first-order MAML
     clip: NonNegative = 0.0  # the norm to which a longer gradient is shortened; 0: never
     schedule: Schedule = Schedule()  # of the learning rate, over the rounds
+    privacy: Privacy = Privacy()  # noise that hides a single sample; without: none
+
+    @property
+    def unprotected(self) -> Solver:
+        """The same recipe without noise, for a training of which nothing is ever sent."""
+        return dataclasses.replace(self, privacy=Privacy()) if self.privacy.on else self
 
     def at(self, round: int, rounds: int) -> Solver:
         """The recipe of one round, of so many that are planned: the schedule as a plain rate.
@@ -97,7 +104,14 @@ class Solver(Sendable):
     def passes(
         self, client: Client, layout: Layout, rng: torch.Generator, epochs: int | None = None
     ) -> Iterator[Pass]:
-        """What a client's training sees, pass by pass: drawn when it is asked for."""
+        """What a client's training sees, pass by pass: drawn when it is asked for.
+
+        Under noise, each sample is drawn by itself for every step, as its account has it.
+        """
+        if self.privacy.on:
+            n = len(client)
+            picks = list(drawn(n, rate_of(self.batch, n), self.most_steps(n, epochs), rng))
+            return iter([(torch.cat(picks), [len(pick) for pick in picks])])
         return passes(
             len(client),
             self.batch or len(client),
@@ -117,6 +131,15 @@ class Solver(Sendable):
             return self.steps
         whole = self.epochs if epochs is None else epochs
         return whole * ceil(max(samples, 1) / (self.batch or max(samples, 1)))
+
+    def release(self, samples: int, epochs: int | None = None) -> Release:
+        """What one training of a client of so many samples spends of its privacy.
+
+        >>> Solver(epochs=2, batch=32, privacy=Privacy(noise=1.5)).release(100)
+        Release(rate=0.32, noise=1.5, times=8)
+        """
+        rate = rate_of(self.batch, samples)
+        return Release(rate, self.privacy.noise, self.most_steps(samples, epochs))
 
     def seen(self, sizes: Tensor, epochs: Tensor | None = None) -> Tensor:
         """(m,) how many samples a training of clients of these sizes sees, one after another.
@@ -224,11 +247,24 @@ class Descent:
         with net.drawing(self.rng):
             x, y = self.client.x, self.client.y
             for i, before in self.plan(layout):
+                if solver.privacy.on:
+                    self.blur(net, layout, i)
+                    solver.apply(net, state, anchor)
+                    taken += 1
+                    continue
                 inner = None if before is None else (x[before], y[before])
                 counts = () if self.weights is None else (self.weights[i],)
                 solver.step(net, state, anchor, (x[i], y[i], *counts), inner, self.shift)
                 taken += 1
         return net.w.clone(), taken
+
+    def blur(self, net: FlatModule, layout: Layout, i: Tensor) -> None:
+        """Put the gradient on these samples into `net`, under noise."""
+        if self.shift is not None or self.weights is not None or self.solver.meta:
+            raise ValueError("noise does not cover shifted, weighted or inner gradients")
+        x, y, n = self.client.x[i], self.client.y[i], len(self.client)
+        expected = max(1.0, rate_of(self.solver.batch, n) * n)
+        private_gradient(net, layout, x, y, expected, self.solver.privacy, self.rng)
 
     def passes(self, layout: Layout) -> Iterator[tuple[Pass, Pass | None]]:
         """What is seen, pass by pass, and with MAML what the inner steps see."""

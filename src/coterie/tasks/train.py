@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -10,7 +11,7 @@ from torch.nn import functional as F
 
 from coterie.core.answers import LARGEST_LOSS, Form
 from coterie.core.bounds import dataclass
-from coterie.core.types import AnswerForm, Client, Known, Layout, Reply, Sent, Task
+from coterie.core.types import AnswerForm, Client, Known, Layout, Release, Reply, Sent, Task
 from coterie.tasks.halves import in_halves, trained_halves
 from coterie.tasks.solver import Solver, trained
 from coterie.tasks.steps import SteppedTask, Stepwise, logits
@@ -74,6 +75,13 @@ class Train(Training, SteppedTask):
             "halves": in_halves(known.layout.form("head")),
         }
         return {"value": shared} | {f"extra.{name}": reports[name] for name in self.report}
+
+    def spends(self, known: Known) -> Sequence[Release] | None:
+        """Every step of the training; a loss is hidden by nothing."""
+        if not self.solver.privacy.on or {"before", "loss"} & set(self.report):
+            return None
+        epochs = int(known.sent["epochs"]) if "epochs" in known.sent else None
+        return [self.solver.release(known.samples, epochs)]
 
     def stepwise(
         self, client: Client, models: Tensor, sent: Sent, layout: Layout, rng: torch.Generator

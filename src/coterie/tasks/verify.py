@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from coterie.core.answers import LARGEST_LOSS, Form
 from coterie.core.bounds import dataclass
-from coterie.core.types import AnswerForm, Client, Known, Layout, Reply, Sent
+from coterie.core.types import AnswerForm, Client, Known, Layout, Release, Reply, Sent
 from coterie.tasks.halves import as_long, halves, in_halves, trained_halves
 from coterie.tasks.score import Score
 from coterie.tasks.solver import Solver, trained
@@ -37,6 +39,14 @@ class TrainHalves(Training, SteppedTask):
     def answer_form(self, known: Known) -> AnswerForm:
         """Two rows of these columns."""
         return {"value": in_halves(known.layout.form(self.upload))}
+
+    def spends(self, known: Known) -> Sequence[Release] | None:
+        """One training: a sample is in one half, unless it is the only one there is."""
+        if not self.solver.privacy.on:
+            return None
+        half = max(1, known.samples // 2)
+        one = self.solver.release(half)._replace(times=self.solver.most_steps(known.samples))
+        return [one] if known.samples > 1 else [one, one]
 
     def stepwise(
         self, client: Client, models: Tensor, sent: Sent, layout: Layout, rng: torch.Generator
@@ -121,7 +131,7 @@ class VerifiedScore(Score):
         saved = []
         for seen, unseen in ((even, odd), (odd, even)):
             was = yield from sample_loss(row, unseen)
-            recipe = as_long(adapt, client)
+            recipe = as_long(adapt.unprotected, client)
             tuned, _ = yield from trained(recipe, seen, row, rng, train=self.train)
             saved.append(was - (yield from sample_loss(tuned, unseen)))
         return bool(torch.cat(saved).mean() > 0)

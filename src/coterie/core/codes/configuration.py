@@ -250,4 +250,23 @@ CONFIGURATION: dict[str, Code] = {
         "have, or a value of another type or out of its bounds.",
         "The message lists what there is; a type checker finds most of these before anything runs.",
     ),
+    "C071": Code(
+        "a run that cannot be audited here",
+        "An audit compares what an attacker rebuilds with the samples themselves, and the clients "
+        "of a federation keep theirs.",
+        "Audit the experiment file on data of your own: `coterie audit FILE`.",
+    ),
+    "C072": Code(
+        "an epsilon that cannot be kept",
+        "What is planned would spend more of a client's privacy than it may, with the noise that "
+        "was given or with any. A small client is drawn often and spends most.",
+        "More noise, fewer rounds or local epochs, a larger epsilon, or clients of more samples.",
+    ),
+    "C073": Code(
+        "noise that would not cover everything",
+        "With [privacy] all that leaves a client is under noise and accounted for. That is so for "
+        "kin (with kin.follow = false), fedavg, fedprox, fedavg-ft, dapfl, cflgt and fedclust, on "
+        "networks without batch normalisation, with clients in this process or on Ray.",
+        "Choose one of these, another normalisation, or leave out [privacy].",
+    ),
 }

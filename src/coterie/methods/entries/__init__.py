@@ -16,6 +16,7 @@ class Entry:
     summary: str
     uploads: str = "weights every round"  # what leaves a client
     public: int = 0  # samples per class that the server must hold, unless the user says otherwise
+    noise: str = ""  # what noise hides of a sample with [privacy]; empty: it cannot hide all
 
     @property
     def cls(self) -> str:

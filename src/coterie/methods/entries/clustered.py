@@ -12,6 +12,7 @@ CLUSTERED = (
         "clustered",
         "groups, moves and tunes only as the clients' own samples say that it helps",
         "weights and a loss every round; once, the last layer of two trainings; at times, gains",
+        noise="the gradient of each sample (with kin.follow = false)",
     ),
     Entry(
         "autocfl",
@@ -28,6 +29,7 @@ CLUSTERED = (
         "clustered",
         "groups clients by the forces their data exert on the classifier",
         "weights every round; once, two numbers per class (which tell the classes it holds)",
+        noise="the gradient of each sample, and its forces",
     ),
     Entry(
         "feddsmic",
@@ -54,6 +56,7 @@ CLUSTERED = (
         "clustered",
         "groups clients once by the last layer after a short training",
         "weights every round; once, the last layer's weights and bias",
+        noise="the gradient of each sample",
     ),
     Entry(
         "oracle",

@@ -11,6 +11,7 @@ PERSONALISED = (
         "McMahan et al., AISTATS 2017, with local fine-tuning",
         "personalised",
         "FedAvg, and each client tunes the last layer before it uses the model",
+        noise="the gradient of each sample",
     ),
     Entry(
         "perfedavg",
@@ -119,6 +120,7 @@ PERSONALISED = (
         "personalised",
         "each client's model is pulled to a mixture of those that have what it lacks",
         "weights every round; once, the number of samples of each class",
+        noise="the gradient of each sample, and its class count",
     ),
     Entry(
         "fedsoft",

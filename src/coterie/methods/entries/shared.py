@@ -19,6 +19,7 @@ SHARED = (
         "McMahan et al., AISTATS 2017",
         "global",
         "one model, the average of what the clients trained",
+        noise="the gradient of each sample",
     ),
     Entry(
         "fedprox",
@@ -26,6 +27,7 @@ SHARED = (
         "Li et al., MLSys 2020",
         "global",
         "FedAvg with a pull towards the global model during local training",
+        noise="the gradient of each sample",
     ),
     Entry(
         "fednova",
