@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from coterie.core.events import Listener, silence
+from coterie.core.flat_module import FlatModule
 from coterie.core.layout import Layout
 from coterie.engines.chain import NotStackableError
 from coterie.engines.compiled.host import NotCompilableError
@@ -76,7 +76,8 @@ def agree(network: Network, layout: Layout, x: Tensor) -> None:
     row = layout.initial + 0.01 * torch.randn(layout.size, generator=rng)
     x = x[:4].float().contiguous()
     y = torch.randint(network.plan.outputs, (len(x),), generator=rng)
-    net = copy.deepcopy(layout).flat(row)
+    net = FlatModule(layout.module(row), layout)  # not the layout's own, which is others' to use
+    net.reset(row)
     with net.drawing(rng):
         net.gradient(x, y)
     mine = Gradients(network, row, None, network.learns(None))

@@ -74,7 +74,8 @@ class Network:
     def __init__(self, plan: Plan, machine: Machine, allot: Memory = memory) -> None:
         self.plan, self.machine, self.allot = plan, machine, allot
         self.order = torch.from_numpy(plan.order)
-        self.back = torch.from_numpy(np.argsort(plan.order))
+        self.back = torch.empty_like(self.order)  # where each number of PyTorch's row is in theirs
+        self.back[self.order] = torch.arange(len(self.order))
         self.spaces = threading.local()
 
     def __getstate__(self) -> dict[str, Any]:
