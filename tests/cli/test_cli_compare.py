@@ -44,9 +44,32 @@ def test_results_on_stdout_and_the_next_step_last(capsys: pytest.CaptureFixture[
     assert "train.lr: was 0.05, is 0.3" in capsys.readouterr().err
 
 
+def test_a_setting_that_changes_the_clients_is_swept_in_one_command(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ["compare", *SMALL[1:], "partition.kind=dirichlet", "--methods", "fedavg,local"]
+    words += ["--seeds", "1", "--sweep", "partition.alpha=0.1,1", "--target", "0.05,0.99", "-q"]
+    assert call([*words, "--out", "c"]) == 0
+    said = capsys.readouterr().out
+    assert "method  alpha=0.1  alpha=1" in said
+    assert said.count("rounds to 5 %") == said.count("rounds to 99 %") == 2, "targets of each"
+    assert "never" in said
+    rows = Path("c/sweep.csv").read_text().splitlines()
+    assert rows[0].startswith("partition.alpha,method,runs")
+    assert [row.split(",")[:2] for row in rows[1:]] == [
+        [alpha, m] for alpha in ("0.1", "1") for m in ("fedavg", "local")
+    ]
+    facts = [
+        json.loads(Path(f"c/alpha={a}/fedavg-seed0/cell.json").read_text()) for a in ("0.1", 1)
+    ]
+    assert facts[0]["population"] != facts[1]["population"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
+        (["--methods", "fedavg,ifca", "--target", "80"], "--target is '80'"),
+        (["--methods", "fedavg,ifca", "--sweep", "partition.alpha=1"], "name several"),
         (["--methods", "fedavg"], "C017"),
         (["--methods", "fedavg,ifca", "--seeds", "x"], "--seeds is 'x'"),
         (["--methods", "fedavg,ifca", "--format", "pdf"], "there is no format pdf"),

@@ -33,6 +33,14 @@ def test_a_round_that_was_done_twice_counts_once_as_it_was_done_last(folder: Pat
     assert RunReader(folder).seconds == 0.5 + 0.5 + 4.0
 
 
+def test_the_time_of_clients_tests_and_server_adds_up(tmp_path: Path) -> None:
+    path = begin(tmp_path / "run")
+    happen(path, START)
+    asked = {"Train": {"clients": 2, "down": 1, "up": 1, "seconds": 1.5}}
+    happen(path, {**ROUND, "round": 1, "seconds": 4.0, "evaluate_seconds": 2.0, "asked": asked})
+    assert RunReader(path).spent == {"clients": 1.5, "tests": 2.0, "server": 0.5}
+
+
 def test_a_line_that_is_half_written_waits(folder: Path) -> None:
     whole = RunReader(folder)
     for name in ("events.jsonl", "metrics.csv", "clusters.csv"):

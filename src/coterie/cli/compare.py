@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,29 +16,43 @@ from coterie.cli.tune import Budget, TuneBy, TuneSeeds, tuned_grid
 from coterie.core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from coterie.config.grid import Grid
     from coterie.runs.comparison import Comparison
+    from coterie.studies.comparison.sweep import Point
+
+
+Target = Annotated[
+    str | None, typer.Option(help="evaluate.target: the accuracy to reach, or several: 0.7,0.8")
+]
+Sweep = Annotated[
+    list[str] | None,
+    typer.Option(help="A comparison for each value: partition.alpha=0.1,0.5,1"),
+]
+Tune = Annotated[
+    list[str] | None,
+    typer.Option(help="Choose for each method first: 'lr=0.01,0.1 kin.gain=0.1,0.2'."),
+]
+Seeds = Annotated[str | None, typer.Option(help="How many, or which: 0,3,7. 5 if not given.")]
+Metrics = Annotated[
+    str | None, typer.Option(help="evaluate.metrics, as macro_f1,auc: see docs/metrics.md.")
+]
+Methods = Annotated[
+    str | None,
+    typer.Option(help="As fedavg,fedclust:clusters=4; or method = [...] in the file."),
+]
 
 
 def compare(
     settings: Settings = None,
-    methods: Annotated[
-        str | None,
-        typer.Option(help="As fedavg,fedclust:clusters=4; or method = [...] in the file."),
-    ] = None,
-    seeds: Annotated[
-        str | None, typer.Option(help="How many, or which: 0,3,7. 5 if not given.")
-    ] = None,
+    methods: Methods = None,
+    seeds: Seeds = None,
     jobs: Annotated[int, typer.Option(min=1, help="Runs at once, each in its process.")] = 1,
-    target: Annotated[
-        float | None, typer.Option(help="evaluate.target: the accuracy to reach, as 0.8.")
-    ] = None,
-    metrics: Annotated[
-        str | None, typer.Option(help="evaluate.metrics, as macro_f1,auc: see docs/metrics.md.")
-    ] = None,
-    tune: Annotated[
-        list[str] | None,
-        typer.Option(help="Choose for each method first: 'lr=0.01,0.1 kin.gain=0.1,0.2'."),
-    ] = None,
+    target: Target = None,
+    sweep: Sweep = None,
+    metrics: Metrics = None,
+    tune: Tune = None,
     tune_seeds: TuneSeeds = 2,
     tune_by: TuneBy = None,
     budget: Budget = None,
@@ -49,50 +64,124 @@ def compare(
     """Compare methods on equal terms: same clients, weights, draws.
 
     Every method is run with every seed. The same command with the same --out goes on after a stop,
-    and the compare.toml of a comparison is a FILE that does all of it again.
+    and the compare.toml of a comparison is a FILE that does all of it again. With --sweep there is
+    one for each value of a setting, also of one that changes the clients.
     """
     from coterie.config.grid import grid, listed
     from coterie.runs.text_table import FORMATS
+    from coterie.studies.comparison import sweep as sweeping
 
     if format not in FORMATS:
         what = f"there is no format {format}"
         raise ConfigError(what, code="C001", fix=f"one of {', '.join(FORMATS)}")
-    more = tuple(metrics.split(",")) if metrics else None
-    file, given = options.sort(settings, {"evaluate.target": target, "evaluate.metrics": more})
+    more, wanted = tuple(metrics.split(",")) if metrics else None, shares(target)
+    first = wanted[0] if wanted else None
+    file, given = options.sort(settings, {"evaluate.target": first, "evaluate.metrics": more})
     which = None if seeds is None else chosen(seeds)
-    asked = grid(file, given, listed(methods or ""), which, allow_code=allow_code)
-    for config in asked.experiments.values():
-        options.data_at_hand(config)
-    for text in asked.notes:
-        say.label("note", text)
+    grids = {
+        point: grid(file, [*given, *point], listed(methods or ""), which, allow_code=allow_code)
+        for point in sweeping.points(sweep or ())
+    }
+    prepare(grids.values())
 
+    def tuned(asked: Grid, point: Point, folder: Path) -> Grid:
+        how: dict[str, Any] = {"seeds": tune_seeds, "by": tune_by, "budget": budget, "jobs": jobs}
+        how |= {"allow_code": allow_code, "quiet": quiet}
+        return tuned_grid(asked, file, [*given, *point], tune, folder, **how) if tune else asked
+
+    found = run_all(grids, tuned, out, jobs, quiet)
+    if sweep:
+        say.result(sweeping.table(found.runs).to(format))
+        say.label("records", f"{sweeping.save(found.runs, found.out)}  (with a folder for each)")
+    failed = [show(one, found.out, wanted, format, whole=not sweep) for one in found.runs.values()]
+    if any(failed):
+        raise typer.Exit(1)
+
+
+@dataclass(frozen=True)
+class Found:
+    """The comparisons of a command, and the folder of all of them."""
+
+    out: Path
+    runs: dict[Point, Comparison]
+
+
+def run_all(
+    grids: Mapping[Point, Grid],
+    tuned: Callable[[Grid, Point, Path], Grid],
+    out: Path | None,
+    jobs: int,
+    quiet: bool,
+) -> Found:
+    """One comparison after another, each in its folder, or the only one in `out` itself."""
+    from coterie.studies.comparison import sweep as sweeping
     from coterie.studies.comparison.running import compare_grid, fresh
 
-    folder = out or fresh()
-    if tune:
-        how: dict[str, Any] = {"seeds": tune_seeds, "by": tune_by, "budget": budget, "jobs": jobs}
-        asked = tuned_grid(
-            asked, file, given, tune, folder, **how, allow_code=allow_code, quiet=quiet
-        )
-    with going_on(folder), watching(quiet) as listen:
-        found = compare_grid(asked, folder, jobs=jobs, on_event=listen)
-    say.result(found.to(format))
-    conclude(found, folder)
+    found = Found(out or fresh(), {})
+    for point, asked in grids.items():
+        folder = found.out / sweeping.folder(point) if point else found.out
+        chosen = tuned(asked, point, folder)
+        with going_on(found.out), watching(quiet) as listen:
+            found.runs[point] = compare_grid(chosen, folder, jobs=jobs, on_event=listen)
+    return found
 
 
-def conclude(found: Comparison, folder: Path) -> None:
-    """What is in the folder, what failed, and what to do next."""
+def prepare(grids: Iterable[Grid]) -> None:
+    """See that all data are at hand, and tell what the files want told, each once."""
+    known = list(grids)
+    for config in (c for asked in known for c in asked.experiments.values()):
+        options.data_at_hand(config)
+    for text in dict.fromkeys(note for asked in known for note in asked.notes):
+        say.label("note", text)
+
+
+def show(
+    found: Comparison, out: Path, wanted: Sequence[float], format: str, *, whole: bool
+) -> bool:
+    """The tables of a comparison, of one among several only that of its targets; whether it failed.
+
+    Then its page, what is in its folder, and what to do next.
+    """
+    from coterie.runs.targets import targets
+
+    if whole:
+        say.result(found.to(format))
+    if len(wanted) > 1:
+        say.result(targets(found, wanted).to(format))
+    return conclude(found, out)
+
+
+def shares(text: str | None) -> tuple[float, ...]:
+    """The targets of a text, as 0.7,0.8.
+
+    >>> shares("0.7,0.8"), shares(None)
+    ((0.7, 0.8), ())
+    """
+    try:
+        found = tuple(float(word) for word in (text or "").split(",") if word.strip())
+    except ValueError:
+        found = (-1.0,)
+    if not all(0 <= t <= 1 for t in found):
+        fix = "accuracies between 0 and 1: 0.8, or 0.7,0.8"
+        raise ConfigError(f"--target is {text!r}", code="C001", fix=fix)
+    return found
+
+
+def conclude(found: Comparison, out: Path) -> bool:
+    """What is in the folder, what failed, and what to do next; whether anything failed."""
     from coterie.report import write_comparison
 
     for name, why in found.failed.items():
         say.label("failed", f"{name}  {why}")
-    say.label("records", f"{folder}  (compare.toml, table.csv, a run for each method and seed)")
-    page = write_comparison(folder)
+    what = "compare.toml, table.csv, a run for each method and seed"
+    say.label("records", f"{found.folder}  ({what})")
+    page = write_comparison(found.folder)
     say.label("report", str(page))
     if found.failed:
-        say.label("next", f"{command(folder)}    tries what failed again")
-        raise typer.Exit(1)
+        say.label("next", f"{command(out)}    tries what failed again")
+        return True
     say.label("next", f"{page}    open it in a browser")
+    return False
 
 
 def chosen(text: str) -> int | list[int]:

@@ -175,6 +175,8 @@ class Comparison:
             row["newcomers_adapted"] = newcomers.mean(j.accuracy(j.epochs) for j in joined)
             row["newcomers_assigned"] = newcomers.mean(j.assigned() for j in joined)
         row["seconds"] = sum(c.seconds for c in cells) / len(cells)
+        for where in ("clients", "tests", "server"):
+            row[f"seconds_{where}"] = sum(c.spent[where] for c in cells) / len(cells)
         return row
 
     @property

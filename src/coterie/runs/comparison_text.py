@@ -14,7 +14,8 @@ from coterie.runs.text_table import TextTable, tex
 if TYPE_CHECKING:
     from coterie.runs.comparison import Comparison
 
-TIMES = ("seconds",)  # columns that differ each time, whatever else is the same
+# Columns that differ each time, whatever else is the same.
+TIMES = ("seconds", "seconds_clients", "seconds_tests", "seconds_server")
 
 
 def written(comparison: Comparison, format: str) -> str:
@@ -24,6 +25,7 @@ def written(comparison: Comparison, format: str) -> str:
     rows = comparison.table()
     tables = [accuracy(comparison, rows), cost(comparison, rows)] if rows else []
     tables[1:1] = comparison_metrics.tables(comparison.metrics, rows)
+    tables += [planted(rows)] if any(row["clusters_correct"] is not None for row in rows) else []
     tables += [joining(rows)] if rows and comparison.newcomers else []
     parts = [t.to(format) for t in tables]
     sentences = words(comparison, rows)
@@ -118,6 +120,22 @@ def models(row: Mapping[str, Any]) -> str:
         return {"shared": "1 for all", "personal": "own"}[row["models"]]
     many = number(row["clusters"])  # a mean over seeds
     return f"{many} {'cluster' if many == '1' else 'clusters'}"
+
+
+def planted(rows: list[dict[str, Any]]) -> TextTable:
+    """How the clusters of each method fit the planted groups, and when they were final."""
+    head = ("method", "clusters", "clients right", "ARI", "final after round")
+    lines = tuple(
+        (
+            row["method"],
+            *(number(row[name]) for name in ("clusters", "clusters_correct")),
+            "n/a" if row["ari"] is None else f"{row['ari']:.2f}",
+            number(row["settled"]),
+        )
+        for row in rows
+        if row["clusters_correct"] is not None
+    )
+    return TextTable("clusters and the planted groups: mean over seeds", head, lines)
 
 
 def joining(rows: list[dict[str, Any]]) -> TextTable:

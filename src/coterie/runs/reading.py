@@ -143,6 +143,15 @@ class RunReader:
         """The time of all rounds."""
         return float(sum(e["seconds"] for e in round_events(self.events).values()))
 
+    @property
+    def spent(self) -> dict[str, float]:
+        """The same apart: at the clients while they were asked, in tests, and at the server."""
+        rounds = list(round_events(self.events).values())
+        asked = (task for e in rounds for task in e.get("asked", {}).values())
+        clients = sum(float(task["seconds"]) for task in asked)
+        tests = sum(float(e.get("evaluate_seconds", 0.0)) for e in rounds)
+        return {"clients": clients, "tests": tests, "server": self.seconds - clients - tests}
+
 
 def canonical(labels: Ints) -> Ints:
     """Labels 0, 1, ... in the order in which they first appear.
