@@ -52,11 +52,8 @@ def compare(
     and the compare.toml of a comparison is a FILE that does all of it again.
     """
     from coterie.config.grid import grid, listed
-    from coterie.runs.text_table import FORMATS
 
-    if format not in FORMATS:
-        what = f"there is no format {format}"
-        raise ConfigError(what, code="C001", fix=f"one of {', '.join(FORMATS)}")
+    options.expect_format(format)
     more = tuple(metrics.split(",")) if metrics else None
     file, given = options.sort(settings, {"evaluate.target": target, "evaluate.metrics": more})
     which = None if seeds is None else chosen(seeds)
