@@ -43,6 +43,7 @@ def atlas(
         list[Path] | None, typer.Option(help="Results that stand: their cells are not run.")
     ] = None,
     run: Annotated[bool, typer.Option(help="Run what is missing, or only show the rest.")] = True,
+    format: Annotated[str, typer.Option(help="text, md, csv, latex or html.")] = "text",
     list: Annotated[bool, typer.Option("--list", help="Only say what would be run.")] = False,
     quiet: Quiet = False,
 ) -> None:
@@ -54,6 +55,7 @@ def atlas(
     from coterie.studies.atlas.grid import Atlas
     from coterie.studies.atlas.running import Asked
 
+    options.expect_format(format)
     found = Atlas.load()
     asked = Asked(
         found,
@@ -72,7 +74,12 @@ def atlas(
         return
     if run:
         run_missing(asked, quiet)
+    from coterie.studies.atlas.page import text, write_page
+
+    known = asked.known()
+    say.result(text(known, format))
     say.label("records", str(asked.file))
+    say.label("report", str(write_page(known, out / "report.html", command(*sys.argv[1:]))))
 
 
 def short(text: str) -> set[str]:

@@ -68,12 +68,9 @@ def compare(
     one for each value of a setting, also of one that changes the clients.
     """
     from coterie.config.grid import grid, listed
-    from coterie.runs.text_table import FORMATS
     from coterie.studies.comparison import sweep as sweeping
 
-    if format not in FORMATS:
-        what = f"there is no format {format}"
-        raise ConfigError(what, code="C001", fix=f"one of {', '.join(FORMATS)}")
+    options.expect_format(format)
     more, wanted = tuple(metrics.split(",")) if metrics else None, shares(target)
     first = wanted[0] if wanted else None
     file, given = options.sort(settings, {"evaluate.target": first, "evaluate.metrics": more})

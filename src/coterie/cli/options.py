@@ -115,6 +115,15 @@ def experiment(
     return config
 
 
+def expect_format(format: str) -> None:
+    """Refuse a format that no table is written in."""
+    from coterie.runs.text_table import FORMATS
+
+    if format not in FORMATS:
+        what = f"there is no format {format}"
+        raise ConfigError(what, code="C001", fix=f"one of {', '.join(FORMATS)}")
+
+
 def data_at_hand(config: Config) -> None:
     """Refuse a named data set that is not on this machine, before anything heavy is imported."""
     from coterie.data import named

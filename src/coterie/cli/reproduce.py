@@ -11,7 +11,6 @@ import typer
 from coterie.cli import options, say
 from coterie.cli.options import Quiet
 from coterie.cli.several import watching
-from coterie.core.errors import ConfigError
 from coterie.core.shell import command
 from coterie.core.units import count
 
@@ -54,12 +53,9 @@ def reproduce(
         listed()
         return
     from coterie.config.grid import listed as labels_in
-    from coterie.runs.text_table import FORMATS
     from coterie.studies.reproduction.table import DATA
 
-    if format not in FORMATS:
-        what = f"there is no format {format}"
-        raise ConfigError(what, code="C001", fix=f"one of {', '.join(FORMATS)}")
+    options.expect_format(format)
     from coterie.studies.reproduction import joining, running
     from coterie.studies.reproduction.page import write_page
     from coterie.studies.reproduction.results import Reproduction, written

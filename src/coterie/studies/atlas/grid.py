@@ -52,6 +52,7 @@ class Source:
     model: str
     sizes: tuple[int, ...]  # samples of a client: those it trains on, and chooses by
     samples: int = 0  # in all, if it has no test set of its own
+    kinds: tuple[str, ...] = ()  # that it is divided in; (): all
 
 
 @checked(frozen=True)
@@ -150,6 +151,7 @@ class Atlas:
             for size in source.sizes
             for kind, about in self.kinds.items()
             if (not about.data or data in about.data) and (not about.own or size < about.own)
+            if not source.kinds or kind in source.kinds
         ]
 
     @cached_property
