@@ -28,11 +28,13 @@ def complaint(name: str) -> tuple[int, str]:
     return code, text.getvalue()
 
 
+@pytest.mark.row(24)
 def test_there_are_enough_bad_files() -> None:
     assert len(FILES) >= 40
 
 
 @pytest.mark.parametrize("name", FILES)
+@pytest.mark.row(24)
 def test_the_message_is_the_one_on_record(name: str) -> None:
     code, text = complaint(name)
     assert text == (BAD / name).with_suffix(".txt").read_text()
@@ -40,6 +42,7 @@ def test_the_message_is_the_one_on_record(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
+@pytest.mark.row(24)
 def test_every_problem_has_place_reason_and_fix(name: str) -> None:
     head, *rows, foot = complaint(name)[1].splitlines()
     assert foot == f"nothing was run. explain: coterie help {head[6:10]}"
@@ -55,11 +58,13 @@ def test_every_problem_has_place_reason_and_fix(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
+@pytest.mark.row(24)
 def test_problems_come_in_the_order_of_the_file(name: str) -> None:
     lines = [int(n) for n in re.findall(rf"^  {name}:(\d+) ", complaint(name)[1], re.MULTILINE)]
     assert lines == sorted(lines)
 
 
+@pytest.mark.row(24)
 def test_no_bad_file_makes_torch_be_imported() -> None:
     code = (
         "import sys, contextlib, io\n"
@@ -75,6 +80,7 @@ def test_no_bad_file_makes_torch_be_imported() -> None:
     assert done.stdout.strip() == ""
 
 
+@pytest.mark.row(24)
 def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.toml").write_bytes(b"seed = 1\n\xff\xfe")
     text = io.StringIO()
@@ -89,6 +95,7 @@ def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.row(24)
 def test_a_file_that_is_not_there_names_the_one_that_is(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text("")
     text = io.StringIO()

@@ -87,6 +87,7 @@ def test_a_run_in_two_halves_is_the_run_in_one(undisturbed: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.row(4)
 def test_other_settings_are_refused_by_name(undisturbed: Path) -> None:
     with pytest.raises(CheckpointError, match="1 setting differs") as error:
         resume(undisturbed / "whole", settings=[("train.lr", 0.01), ("train.rounds", 12)])
@@ -95,6 +96,7 @@ def test_other_settings_are_refused_by_name(undisturbed: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.row(12)
 def test_a_changed_record_is_refused(undisturbed: Path) -> None:
     folder = undisturbed / "changed"
     shutil.copytree(undisturbed / "whole", folder)
@@ -105,6 +107,7 @@ def test_a_changed_record_is_refused(undisturbed: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.row(13)
 def test_a_second_process_is_kept_out(undisturbed: Path) -> None:
     from coterie.runs.records import RunFolder
 

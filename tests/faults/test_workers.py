@@ -53,6 +53,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "PATIENCE", 20)
 
 
+@pytest.mark.row(5)
 def test_what_a_frozen_worker_was_at_is_done_by_another(tmp_path: Path, impatient: None) -> None:
     alone = federation()
     expected = alone.at(0).ask(alone.clients, Train(SOLVER), everybody(alone)).values
@@ -108,6 +109,7 @@ def test_a_frozen_end_of_a_pipe_blocks_no_reader_and_no_writer(
             worker.pipe.recv()
 
 
+@pytest.mark.row(5)
 def test_a_killed_worker_is_an_event_of_the_run_and_on_its_page(tmp_path: Path) -> None:
     told: list[dict[str, Any]] = []
 

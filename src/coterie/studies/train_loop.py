@@ -29,6 +29,7 @@ from coterie.studies.result import Result
 from coterie.studies.telling import (
     Told,
     tell_asked,
+    tell_dormant,
     tell_held_back,
     tell_unplaced,
     telling,
@@ -122,6 +123,8 @@ def train_loop(
         rows = measure.traffic(seen, asked, names, kind)
         rows += measure.grouped(seen, previous, truth, clustering, kind)
         rows += measure.scheduled(state, them.method, plan.rounds)
+        if kind == "clustered":
+            tell_dormant(previous, seen, say, told)
         previous = seen.assign
         trained = time.perf_counter()
         rows = tests(them, plan, state, history, say, told) + rows
