@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import io
 import re
+import resource
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import chdir, redirect_stderr
 from pathlib import Path
 
@@ -29,8 +31,9 @@ def complaint(name: str) -> tuple[int, str]:
 
 
 @pytest.mark.row(24)
-def test_there_are_enough_bad_files() -> None:
+def test_there_are_enough_bad_files(figure: Callable[..., None]) -> None:
     assert len(FILES) >= 40
+    figure("bad files", len(FILES))
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -65,7 +68,7 @@ def test_problems_come_in_the_order_of_the_file(name: str) -> None:
 
 
 @pytest.mark.row(24)
-def test_no_bad_file_makes_torch_be_imported() -> None:
+def test_no_bad_file_makes_torch_be_imported(figure: Callable[..., None]) -> None:
     code = (
         "import sys, contextlib, io\n"
         "from coterie.cli.main import call\n"
@@ -74,10 +77,16 @@ def test_no_bad_file_makes_torch_be_imported() -> None:
         "        assert call(['check', name]) == 2, name\n"
         "print(*(m for m in ('torch', 'numpy', 'sklearn', 'scipy') if m in sys.modules))\n"
     )
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
         [sys.executable, "-c", code, *FILES], cwd=BAD, capture_output=True, text=True, check=True
     )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert done.stdout.strip() == ""
+    # Of all files together: one alone takes hardly less than starting the program.
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    figure("seconds of computing for all bad files", seconds)
+    assert seconds < len(FILES)
 
 
 @pytest.mark.row(24)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -81,42 +80,12 @@ def test_most_clients_are_gone_for_three_attempts_and_the_run_goes_on_later(
     figure("rounds abandoned", 3)
 
 
-@pytest.mark.row(10)
-def test_a_cluster_without_members_sleeps_and_lives_again(tmp_path: Path) -> None:
-    """Three clusters, of which one is gone for two rounds."""
-    rig = Rig(tmp_path, 6, Deadlines(deadline=5, quorum=0.3))
-    method = Retrying(ct.IFCA(SOLVER, clusters=3), 3)
-    state = list(run(method, rig.fed, 1))[-1]
-    state = state.hold(state.models + torch.arange(3.0)[:, None] / 10)
-    choices = {i: int(state.assign[i]) for i in range(6)}
-    gone = max(set(choices.values()), key=list(choices.values()).count)
-    them = {100 + i for i, c in choices.items() if c == gone}
-    assert 0 < len(them) < 5
-    rig.grid.online -= them
-    asleep = state
-    for t in (1, 2):
-        asleep = replace(method.round(asleep, rig.fed.at(t)), round=t + 1)
-        others = [c for c in asleep.assign[asleep.assign != gone].tolist() if c >= 0]
-        assert others
-        scores = evaluate(method, asleep, rig.fed)
-        assert torch.isfinite(scores.accuracy).all()
-        assert not {100 + i for i in scores.clients.tolist()} & them, "a gap in their curves"
-    kept = checkpoint.load(checkpoint.save(tmp_path / "c", asleep, {}, {})).state
-    if gone not in [asleep.assign[i] for i in range(6) if 100 + i not in them]:
-        assert torch.equal(kept.models[gone], state.models[gone])
-    rig.grid.online |= them
-    awake = method.round(asleep, rig.fed.at(3))
-    assert torch.isfinite(awake.models).all()
-    assert int((awake.assign >= 0).sum()) == 6
-
-
 @ct.dataclass(frozen=True)
 class Script(ct.IFCA):
-    """Everybody holds what the script says, whatever it would choose."""
+    """Everybody holds what the script says: one of three models, in round `starts` of two."""
 
     def round(self, state: ct.State, fed: ct.Federation) -> ct.State:
-        two = state.round == 1  # in the second round nobody is in the third cluster
-        labels = fed.clients % (2 if two else 3)
+        labels = fed.clients % (3 if state.round != self.starts else 2)
         state = state.reassign(fed.clients, labels)
         return ct.merge(state, fed.ask(fed.clients, ct.Train(self.solver), state))
 
@@ -125,7 +94,7 @@ class Script(ct.IFCA):
 def test_a_cluster_that_falls_asleep_is_told_and_so_is_its_return(tmp_path: Path) -> None:
     told: list[dict[str, Any]] = []
     people = ct.Population.of(clients(6), classes=4)
-    method = Script(SOLVER, clusters=3)
+    method = Script(SOLVER, clusters=3, starts=1)
     how: dict[str, Any] = {"rounds": 3, "engine": "serial", "page": False, "keep": 9}
     ct.fit(method, people, network(), out=tmp_path / "r", on_event=told.append, **how)
     found = [(e["event"], e["round"], e["clusters"]) for e in told if "clusters" in e]
@@ -138,3 +107,28 @@ def test_a_cluster_that_falls_asleep_is_told_and_so_is_its_return(tmp_path: Path
     assert torch.equal(saved[0], saved[1]), "asleep, it stays as it was"
     assert not torch.equal(saved[1], saved[2])
     assert "nan" not in (tmp_path / "r" / "metrics.csv").read_text()
+
+
+@pytest.mark.row(10)
+def test_a_cluster_whose_members_are_all_away_sleeps_and_lives_again(tmp_path: Path) -> None:
+    """Three clusters, of which one is gone for two rounds."""
+    rig = Rig(tmp_path, 6, Deadlines(deadline=5, quorum=0.3))
+    method = Retrying(Script(SOLVER, clusters=3, starts=99), 3)
+    states = run(method, rig.fed, 4)
+    before = [next(states), next(states)][-1]
+    gone = {102, 105}  # all who hold the third model
+    rig.grid.online -= gone
+    for _ in range(2):
+        asleep = next(states)
+        assert torch.equal(asleep.models[2], before.models[2])
+        assert not torch.equal(asleep.models[:2], before.models[:2])
+        assert asleep.assign.tolist() == [0, 1, 2, 0, 1, 2]
+        scores = evaluate(method, asleep, rig.fed)
+        assert scores.clients.tolist() == [0, 1, 3, 4], "a gap in the curves of who is away"
+        assert torch.isfinite(scores.accuracy).all()
+    kept = checkpoint.load(checkpoint.save(tmp_path / "c", asleep, {}, {})).state
+    assert torch.equal(kept.models, asleep.models)
+    rig.grid.online |= gone
+    awake = next(states)
+    assert not torch.equal(awake.models[2], before.models[2])
+    assert torch.isfinite(awake.models).all()

@@ -101,7 +101,10 @@ CASES = [(name, part) for name in METHODS for part in ("value", "extra")[: 1 + (
 @pytest.mark.parametrize(("name", "part"), CASES)
 @pytest.mark.parametrize("extreme", EXTREMES)
 @pytest.mark.row(14)
-def test_extreme_answers_end_no_run_without_a_code(name: str, part: str, extreme: str) -> None:
+def test_extreme_answers_end_no_run_without_a_code(
+    name: str, part: str, extreme: str, figure: Callable[..., None]
+) -> None:
+    figure("hostile answers", 1)
     fed = federation()
     fed.backend = Liar(part, EXTREMES[extreme])
     m = method(name, fraction=1.0, **({"adjust": "all"} if name == "flhc" else {}))

@@ -205,7 +205,9 @@ print(allowed, peak() - before, huge.fetched)
 @pytest.mark.parametrize("pieces", [120, 200])
 @pytest.mark.parametrize("model", [2_600, 20 << 20])
 @pytest.mark.row(17)
-def test_scorecard_17_a_huge_answer_takes_no_more_than_its_model(model: int, pieces: int) -> None:
+def test_scorecard_17_a_huge_answer_takes_no_more_than_its_model(
+    model: int, pieces: int, figure: Callable[..., None]
+) -> None:
     """600 MB and 1 GB for a model of a few kilobytes or megabytes; an answer of its size passes."""
     command = [sys.executable, "-c", CHILD, str(model), str(pieces)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
@@ -213,6 +215,8 @@ def test_scorecard_17_a_huge_answer_takes_no_more_than_its_model(model: int, pie
     _, rise, fetched = map(int, done.stdout.split())
     assert fetched <= model + (1 << 20) + PIECE + 100
     assert rise < 2 * model + (32 << 20)
+    figure(f"MB claimed, of a model of {model / 1e6:.3g} MB", pieces * PIECE // 10**6, by="most")
+    figure(f"MB more memory then, of a model of {model / 1e6:.3g} MB", rise / 1e6, by="most")
 
 
 def test_the_fake_objects_are_flowers() -> None:
