@@ -16,7 +16,7 @@ from bench.workloads import CLASSES, SEED, Array, Study, Workload
 from coterie import engines
 from coterie.core.events import Event
 from coterie.runs import checkpoint
-from coterie.studies.train_loop import Plan
+from coterie.studies.plan import Plan
 from coterie.studies.training import simulation, train
 
 

@@ -20,7 +20,7 @@ TRAINING = """
 import os, sys
 from coterie.cli import options
 from coterie.studies import experiment, training
-from coterie.studies.train_loop import Plan
+from coterie.studies.plan import Plan
 import torch
 
 config = options.experiment(sys.argv[1:], {"train.rounds": 1})

@@ -162,6 +162,7 @@ def test_renumbering_clients_renumbers_the_result(name: str) -> None:
 
 
 @ALL
+@pytest.mark.row(6)
 def test_a_third_of_the_answers_lost_still_finishes(name: str) -> None:
     fed = federation(kind=Flaky)
     end = last(measured(method(name, fraction=1.0), fed, 3 * ROUNDS))
@@ -288,6 +289,7 @@ def changed(base: Any, field: str) -> Any:
 
 
 @ALL
+@pytest.mark.row(7)
 def test_a_newcomer_is_placed_and_nobody_else_moves(name: str) -> None:
     m = method(name)
     fed = federation(7)
@@ -325,6 +327,7 @@ def odd(case: str) -> Any:
 @pytest.mark.parametrize(
     "case", ["one client", "two clients", "identical clients", "one sample", "one class"]
 )
+@pytest.mark.row(21)
 def test_odd_clients_are_trained_and_placed(name: str, case: str) -> None:
     fed = odd(case)
     end = last(measured(method(name, fraction=1.0), fed, ROUNDS))

@@ -22,7 +22,7 @@ from coterie.core.types import State
 from coterie.engines.front import Front
 from coterie.methods import METHODS
 from coterie.studies import federation as federations
-from coterie.studies.experiment import refuse_changes
+from coterie.studies.started import refuse_changes
 from coterie.words.server import ServerOptimiser
 from tests.test_contract import ROUNDS, last, method
 from tests.tiny import federation, pooled, same, stacked

@@ -109,6 +109,7 @@ def test_resuming_to_more_rounds_equals_running_them_at_once(
         (["resume", "r", "train.lr=0.5", "--allow-change", "train.lr", "--rounds", "2"], 0),
     ],
 )
+@pytest.mark.row(4)
 def test_resume_refuses_what_it_must(
     arguments: list[str], code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -143,6 +144,7 @@ def wait_for_round(process: subprocess.Popen[str]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.row(3)
 def test_a_signal_stops_in_good_order_and_says_how_to_go_on(number: int) -> None:
     process = start(["run", *SMALL, "--rounds", "60", "--out", "r"])
     wait_for_round(process)
@@ -176,6 +178,7 @@ main(["run"])
 """
 
 
+@pytest.mark.row(3)
 def test_a_second_signal_ends_at_once() -> None:
     process = subprocess.Popen([sys.executable, "-c", BUSY], text=True, stdout=subprocess.PIPE)
     assert process.stdout

@@ -278,6 +278,7 @@ def _commented(text: str) -> set[str]:
     return found
 
 
+@pytest.mark.row(22)
 def test_more_clusters_than_clients_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import io
 import re
+import resource
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import chdir, redirect_stderr
 from pathlib import Path
 
@@ -28,11 +30,14 @@ def complaint(name: str) -> tuple[int, str]:
     return code, text.getvalue()
 
 
-def test_there_are_enough_bad_files() -> None:
+@pytest.mark.row(24)
+def test_there_are_enough_bad_files(figure: Callable[..., None]) -> None:
     assert len(FILES) >= 40
+    figure("bad files", len(FILES))
 
 
 @pytest.mark.parametrize("name", FILES)
+@pytest.mark.row(24)
 def test_the_message_is_the_one_on_record(name: str) -> None:
     code, text = complaint(name)
     assert text == (BAD / name).with_suffix(".txt").read_text()
@@ -40,6 +45,7 @@ def test_the_message_is_the_one_on_record(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
+@pytest.mark.row(24)
 def test_every_problem_has_place_reason_and_fix(name: str) -> None:
     head, *rows, foot = complaint(name)[1].splitlines()
     assert foot == f"nothing was run. explain: coterie help {head[6:10]}"
@@ -55,12 +61,14 @@ def test_every_problem_has_place_reason_and_fix(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
+@pytest.mark.row(24)
 def test_problems_come_in_the_order_of_the_file(name: str) -> None:
     lines = [int(n) for n in re.findall(rf"^  {name}:(\d+) ", complaint(name)[1], re.MULTILINE)]
     assert lines == sorted(lines)
 
 
-def test_no_bad_file_makes_torch_be_imported() -> None:
+@pytest.mark.row(24)
+def test_no_bad_file_makes_torch_be_imported(figure: Callable[..., None]) -> None:
     code = (
         "import sys, contextlib, io\n"
         "from coterie.cli.main import call\n"
@@ -69,12 +77,19 @@ def test_no_bad_file_makes_torch_be_imported() -> None:
         "        assert call(['check', name]) == 2, name\n"
         "print(*(m for m in ('torch', 'numpy', 'sklearn', 'scipy') if m in sys.modules))\n"
     )
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
         [sys.executable, "-c", code, *FILES], cwd=BAD, capture_output=True, text=True, check=True
     )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert done.stdout.strip() == ""
+    # Of all files together: one alone takes hardly less than starting the program.
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    figure("seconds of computing for all bad files", seconds)
+    assert seconds < len(FILES)
 
 
+@pytest.mark.row(24)
 def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.toml").write_bytes(b"seed = 1\n\xff\xfe")
     text = io.StringIO()
@@ -89,6 +104,7 @@ def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.row(24)
 def test_a_file_that_is_not_there_names_the_one_that_is(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text("")
     text = io.StringIO()

@@ -101,6 +101,7 @@ def poisoned(fed: Front, ids: list[int]) -> Front:
     return fed
 
 
+@pytest.mark.row(14)
 def test_an_update_that_is_not_finite_is_left_out_by_name() -> None:
     fed = poisoned(federation(), [2])
     state = list(run(FedAvg(SOLVER), fed, 1))[-1]
@@ -109,6 +110,7 @@ def test_an_update_that_is_not_finite_is_left_out_by_name() -> None:
     assert "not finite" in fed.ledger[-1].rejected[2]
 
 
+@pytest.mark.row(14)
 def test_when_nobody_is_finite_the_run_stops_and_says_why() -> None:
     with pytest.raises(DivergedError, match="all 8 clients") as error:
         list(run(FedAvg(SOLVER), poisoned(federation(), list(range(8))), 1))
@@ -133,6 +135,7 @@ class Stumble(Task):
         return Reply(models)
 
 
+@pytest.mark.row(25)
 def test_a_users_exception_comes_with_the_client_and_stays_the_cause() -> None:
     fed = federation()
     with pytest.raises(ClientError, match="client 3: mat1 and mat2") as error:
@@ -168,6 +171,7 @@ def test_private_memory_is_kept_per_client_and_not_written_by_evaluation() -> No
     ]
 
 
+@pytest.mark.row(20)
 def test_a_client_without_test_data_has_no_accuracy() -> None:
     fed = federation()
     people = list(fed.population)

@@ -310,6 +310,7 @@ class Die(Task):
         return Train(SOLVER)(client, models, sent, layout, rng)
 
 
+@pytest.mark.row(5)
 def test_what_a_worker_died_over_is_done_by_another(tmp_path: Path) -> None:
     alone = federation()
     expected = alone.at(0).ask(alone.clients, Die(str(tmp_path)), everybody(alone)).values
@@ -322,6 +323,7 @@ def test_what_a_worker_died_over_is_done_by_another(tmp_path: Path) -> None:
         assert len(pool.backend.workers) == 2
 
 
+@pytest.mark.row(5)
 def test_a_client_that_no_worker_survives_is_named(tmp_path: Path) -> None:
     task = Die(str(tmp_path), ("4",), times=99)
     with pooled(federation(), 2) as pool:
@@ -346,6 +348,7 @@ def test_workers_that_died_between_two_questions_are_replaced() -> None:
     )
 
 
+@pytest.mark.row(25)
 def test_a_users_exception_comes_with_the_client_and_the_traceback() -> None:
     with pooled(federation(), 2) as pool:
         with pytest.raises(ClientError, match="RuntimeError on client 3: mat1 and mat2") as error:

@@ -161,6 +161,7 @@ def test_clients_whose_data_change_are_asked_as_they_are_in_that_round(actors: A
 
 
 @slow
+@pytest.mark.row(5)
 def test_what_an_actor_died_over_is_done_by_another(fed: Any, tmp_path: Path) -> None:
     import ray
 
@@ -286,6 +287,7 @@ print("closed", flush=True)
 
 
 @slow
+@pytest.mark.row(31)
 def test_a_ray_of_our_own_hears_nobody_else_and_is_gone_in_the_end() -> None:
     child = subprocess.Popen(
         [sys.executable, "-W", "error", "-c", LIFE],

@@ -32,6 +32,7 @@ def damage(run: Path) -> Path:
     return newest
 
 
+@pytest.mark.row(12)
 def test_an_older_checkpoint_is_used_aloud_when_a_run_goes_on(tmp_path: Path) -> None:
     train(tmp_path / "r")
     damage(tmp_path / "r")
@@ -43,6 +44,7 @@ def test_an_older_checkpoint_is_used_aloud_when_a_run_goes_on(tmp_path: Path) ->
     assert text in [e.get("text") for e in kept]
 
 
+@pytest.mark.row(12)
 def test_an_older_checkpoint_is_used_aloud_when_a_run_is_opened(tmp_path: Path) -> None:
     train(tmp_path / "r")
     file = damage(tmp_path / "r")
@@ -51,6 +53,7 @@ def test_an_older_checkpoint_is_used_aloud_when_a_run_is_opened(tmp_path: Path) 
     assert found.state.round == 2
 
 
+@pytest.mark.row(12)
 def test_commands_say_it_in_a_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -64,6 +67,7 @@ def test_commands_say_it_in_a_line(
     assert "round 2 is used instead" in (tmp_path / "r/report.html").read_text()
 
 
+@pytest.mark.row(13)
 def test_a_run_that_came_between_is_not_written_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,6 +86,7 @@ def test_a_run_that_came_between_is_not_written_over(
     assert json.loads((out / "summary.json").read_text())["rounds"] == 1
 
 
+@pytest.mark.row(13)
 def test_a_folder_that_is_held_is_not_even_looked_at(tmp_path: Path) -> None:
     train(tmp_path / "r")
     with RunFolder(tmp_path / "r"), pytest.raises(ct.CheckpointError) as error:

@@ -1,4 +1,7 @@
-"""A run that is killed at any moment and resumed leaves the bytes of one that never stopped."""
+"""The commands of a run that is killed at any moment, and resumed: the bytes of an undisturbed one.
+
+Kills at chosen moments of many more runs are in test_kill.py.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -29,7 +33,7 @@ rounds = 10
 local_epochs = 1
 participation = 0.5
 """
-KILLS = 10
+KILLS = 4
 
 
 def coterie(*words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
@@ -46,7 +50,7 @@ def written(folder: Path) -> dict[str, bytes]:
     return {str(f.relative_to(folder)): f.read_bytes() for f in files}
 
 
-@pytest.fixture(scope="module", params=["fedavg", "local", "fedclust"])
+@pytest.fixture(scope="module", params=["fedclust"])
 def undisturbed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp(request.param)
     (home / "run.toml").write_text(RUN.format(method=request.param))
@@ -54,8 +58,11 @@ def undisturbed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     return home
 
 
+@pytest.mark.row(1)
 @pytest.mark.slow
-def test_killed_at_ten_random_moments_the_bytes_are_the_same(undisturbed: Path) -> None:
+def test_killed_at_random_moments_the_bytes_are_the_same(
+    undisturbed: Path, figure: Callable[..., None]
+) -> None:
     folder = undisturbed / "killed"
     draw = random.Random(undisturbed.name)
     kills = 0
@@ -76,6 +83,8 @@ def test_killed_at_ten_random_moments_the_bytes_are_the_same(undisturbed: Path) 
             command = ["resume", str(folder), "--quiet"]
     coterie(*command)
     assert written(folder) == written(undisturbed / "whole")
+    figure("process kills", KILLS)
+    figure("identical resumes", 1)
 
 
 @pytest.mark.slow
@@ -87,6 +96,7 @@ def test_a_run_in_two_halves_is_the_run_in_one(undisturbed: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.row(4)
 def test_other_settings_are_refused_by_name(undisturbed: Path) -> None:
     with pytest.raises(CheckpointError, match="1 setting differs") as error:
         resume(undisturbed / "whole", settings=[("train.lr", 0.01), ("train.rounds", 12)])
@@ -95,6 +105,7 @@ def test_other_settings_are_refused_by_name(undisturbed: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.row(12)
 def test_a_changed_record_is_refused(undisturbed: Path) -> None:
     folder = undisturbed / "changed"
     shutil.copytree(undisturbed / "whole", folder)
@@ -105,6 +116,7 @@ def test_a_changed_record_is_refused(undisturbed: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.row(13)
 def test_a_second_process_is_kept_out(undisturbed: Path) -> None:
     from coterie.runs.records import RunFolder
 

@@ -132,7 +132,7 @@ class ServerCore(RuleBasedStateMachine):
 
     # -- what goes wrong -----------------------------------------------------------------------
 
-    @rule(who=st.sets(CLIENTS, min_size=1, max_size=2), fault=FAULTS)
+    @rule(who=st.sets(CLIENTS, min_size=1, max_size=4), fault=FAULTS)
     def misbehave(self, who: set[int], fault: str) -> None:
         """In the next round, these clients' answers are not as they must be."""
         self.faults |= dict.fromkeys(who, CHANGES.get(fault, fault))
@@ -172,15 +172,13 @@ class ServerCore(RuleBasedStateMachine):
         """A round, which commits what the oracle says, or nothing."""
         may_count = [i for i in range(N) if self.nodes(i) and self.faults.get(i) in (None, "twice")]
         before = self.state
-        try:
-            after = self.rounds.round(before, self.fed.at(before.round))
-        except (QuorumError, DivergedError) as fault:
-            assert len(may_count) < NEEDED, fault
-            assert fault.exit in (4, 6)
+        if len(may_count) < NEEDED:
+            with pytest.raises((QuorumError, DivergedError)):
+                self.rounds.round(before, self.fed.at(before.round))
             assert same(self.state, self.saved)
             self.count("rounds abandoned")
         else:
-            assert len(may_count) >= NEEDED
+            after = self.rounds.round(before, self.fed.at(before.round))
             models, assign = oracle(self.method, before, may_count, self.fed)
             np.testing.assert_allclose(after.models.numpy(), models, rtol=1e-5, atol=1e-6)
             assert after.assign.tolist() == assign
@@ -225,7 +223,7 @@ class ServerCore(RuleBasedStateMachine):
         file = self.folder / "events.jsonl"
         now = file.read_bytes() if file.exists() else b""
         assert now.startswith(self.log)
-        assert [json.loads(line) for line in now.splitlines()[-3:]] is not None
+        assert all(json.loads(line)["event"] for line in now.splitlines()[-3:])
         self.log = now
 
 
@@ -271,12 +269,12 @@ def test_whatever_happens_the_committed_models_are_the_oracles(
 
     cls = machine(METHODS[name])
     often = settings(
-        max_examples=15,
+        max_examples=12,
         stateful_step_count=25,
         deadline=None,
         suppress_health_check=list(HealthCheck),
     )
     run_state_machine_as_test(cls, settings=often)
     for what in ("rounds committed", "rounds abandoned", "crashes", "twins", "came"):
-        assert cls.seen.get(what, 0) > 5, f"{what}: {cls.seen}"
+        assert cls.seen.get(what, 0) > 2, f"{what}: {cls.seen}"
         figure(f"state machine: {what}", cls.seen[what])

@@ -54,12 +54,14 @@ def stopped(tmp_path: Path, number: int, *, begun: bool, seconds: float = 0.4) -
 
 
 @pytest.mark.parametrize("number", stopping.SIGNALS)
+@pytest.mark.row(3)
 def test_while_a_program_starts_it_ends_at_once(number: int, tmp_path: Path) -> None:
     said, code = stopped(tmp_path, number, begun=False, seconds=20)
     assert code == stopping.INTERRUPTED
     assert said == "\ninterrupted\n"
 
 
+@pytest.mark.row(3)
 def test_once_it_has_begun_an_import_is_brought_to_its_end_first(tmp_path: Path) -> None:
     said, code = stopped(tmp_path, signal.SIGINT, begun=True)
     assert (said, code) == ("imported\nin good order\n", 0)
@@ -92,6 +94,7 @@ def test_a_process_that_is_started_meanwhile_hears_nothing_yet() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("after", [0.06, 0.12, 0.2, 0.35, 0.6, 1.0, 1.6])
+@pytest.mark.row(3)
 def test_a_run_that_is_stopped_while_it_starts_leaves_no_traceback(
     after: float, tmp_path: Path
 ) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "PATIENCE", 20)
 
 
+@pytest.mark.row(5)
 def test_what_a_frozen_worker_was_at_is_done_by_another(tmp_path: Path, impatient: None) -> None:
     alone = federation()
     expected = alone.at(0).ask(alone.clients, Train(SOLVER), everybody(alone)).values
@@ -71,6 +73,55 @@ def test_a_worker_that_computes_is_left_alone_however_long_it_is_silent(
     with pooled(federation(), 2) as pool:
         pool.at(0).ask(pool.clients[:2], Busy(0.7), everybody(pool))
         assert pool.ledger[-1].mended == ()
+
+
+@dataclass(frozen=True)
+class Sleep(Task):
+    """Waits for a long time at one client, once, and says in which process."""
+
+    home: str
+
+    def __call__(
+        self,
+        client: Client,
+        models: Tensor,
+        sent: Mapping[str, Tensor],
+        layout: Layout,
+        rng: torch.Generator,
+    ) -> Reply:
+        mark = Path(self.home) / "asleep"
+        if client.name == "4" and not mark.exists():
+            mark.write_text(str(os.getpid()))
+            time.sleep(600)
+        return Train(SOLVER)(client, models, sent, layout, rng)
+
+
+@pytest.mark.row(5)
+def test_a_worker_that_is_killed_at_work_is_noticed_at_once(
+    tmp_path: Path, figure: Callable[..., None]
+) -> None:
+    mark, killed = tmp_path / "asleep", [0.0]
+
+    def kill() -> None:
+        while not (mark.exists() and mark.read_text()):
+            time.sleep(0.01)
+        killed[0] = time.monotonic()
+        os.kill(int(mark.read_text()), signal.SIGKILL)
+
+    alone = federation()
+    expected = alone.at(0).ask(alone.clients, Train(SOLVER), everybody(alone)).values
+    with pooled(federation(), 2) as pool:
+        killer = threading.Thread(target=kill)
+        pool.backend.start(pool.setting)
+        killer.start()
+        values = pool.at(0).ask(pool.clients, Sleep(str(tmp_path)), everybody(pool)).values
+        seconds = time.monotonic() - killed[0]
+        killer.join()
+        (told,) = pool.ledger[-1].mended
+    assert torch.equal(values, expected)
+    assert "killed by SIGKILL at client" in told
+    assert seconds < 10  # far less; a busy machine must not make a test fail
+    figure("seconds until its work was done by another", seconds, by="most")
 
 
 @dataclass(frozen=True)
@@ -108,6 +159,7 @@ def test_a_frozen_end_of_a_pipe_blocks_no_reader_and_no_writer(
             worker.pipe.recv()
 
 
+@pytest.mark.row(5)
 def test_a_killed_worker_is_an_event_of_the_run_and_on_its_page(tmp_path: Path) -> None:
     told: list[dict[str, Any]] = []
 

@@ -84,6 +84,7 @@ SOURCES = {
 
 
 @pytest.mark.parametrize("name", SOURCES)
+@pytest.mark.row(23)
 def test_data_that_cannot_be_read_have_a_code(name: str, tmp_path: Path) -> None:
     make, code = SOURCES[name]
     with pytest.raises(ct.DataError) as error:
@@ -108,6 +109,7 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.row(24)
 def test_experiments_that_cannot_be_meant_have_a_code(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -116,6 +118,7 @@ def test_experiments_that_cannot_be_meant_have_a_code(
     assert said(capsys, "check", tmp_path / "e.toml") == code
 
 
+@pytest.mark.row(24)
 def test_a_pipe_as_an_experiment_is_not_opened(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -132,6 +135,7 @@ OUT = {
 
 
 @pytest.mark.parametrize("name", OUT)
+@pytest.mark.row(11)
 def test_a_folder_that_cannot_be_made_has_a_code(name: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     people = ct.Population.of(clients(2), classes=4)
@@ -161,6 +165,7 @@ def test_a_key_that_is_none_has_a_code(tmp_path: Path) -> None:
     assert error.value.code == "A002"
 
 
+@pytest.mark.row(11)
 def test_half_a_page_does_not_stay_on_a_full_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -218,6 +223,7 @@ FILES = ("run.toml", "events.jsonl", "metrics.csv", "clusters.csv", "summary.jso
 
 
 @pytest.mark.parametrize("file", FILES)
+@pytest.mark.row(12)
 def test_a_damaged_record_is_told_by_its_name_or_done_without(
     file: str, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -248,6 +254,7 @@ def test_a_pipe_in_the_place_of_a_record_is_not_opened(
 
 
 @pytest.mark.parametrize("words", [["resume"], ["place", "--data", "digits"], ["export"]])
+@pytest.mark.row(12)
 def test_a_damaged_run_toml_is_told(
     words: list[str], run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -100,7 +100,11 @@ CASES = [(name, part) for name in METHODS for part in ("value", "extra")[: 1 + (
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "part"), CASES)
 @pytest.mark.parametrize("extreme", EXTREMES)
-def test_extreme_answers_end_no_run_without_a_code(name: str, part: str, extreme: str) -> None:
+@pytest.mark.row(14)
+def test_extreme_answers_end_no_run_without_a_code(
+    name: str, part: str, extreme: str, figure: Callable[..., None]
+) -> None:
+    figure("hostile answers", 1)
     fed = federation()
     fed.backend = Liar(part, EXTREMES[extreme])
     m = method(name, fraction=1.0, **({"adjust": "all"} if name == "flhc" else {}))
@@ -117,6 +121,7 @@ def test_extreme_answers_end_no_run_without_a_code(name: str, part: str, extreme
 
 @pytest.mark.parametrize("lr", [1e10, 1e25])
 @pytest.mark.parametrize("name", METHODS)
+@pytest.mark.row(14)
 def test_training_that_diverges_ends_as_diverged_or_stays_finite(name: str, lr: float) -> None:
     fed, m = federation(), method(name, fraction=1.0, solver=Solver(lr=lr, epochs=5, batch=8))
     with suppress(DivergedError):
@@ -128,6 +133,7 @@ def test_training_that_diverges_ends_as_diverged_or_stays_finite(name: str, lr: 
     assert all(torch.isfinite(t).all() for t in kept)
 
 
+@pytest.mark.row(14)
 def test_a_run_that_diverges_tells_of_every_client_before_it_ends() -> None:
     heard: list[Event] = []
     people = ct.partition("digits", "iid", clients=3)

@@ -30,6 +30,7 @@ class Leaves(nn.Module):
 
 
 @pytest.mark.parametrize("engine", ["serial", "pool", "stacked"])
+@pytest.mark.row(25)
 def test_a_network_that_calls_exit_is_told_with_its_client(engine: str) -> None:
     people = ct.Population.of(clients(4), classes=4)
     with pytest.raises(ct.ClientError, match="SystemExit on client") as error:
@@ -37,6 +38,7 @@ def test_a_network_that_calls_exit_is_told_with_its_client(engine: str) -> None:
     assert error.value.code == "U001"
 
 
+@pytest.mark.row(25)
 def test_a_factory_that_calls_exit_is_told() -> None:
     people = ct.Population.of(clients(2), classes=4)
     with pytest.raises(ct.ConfigError, match="SystemExit") as error:
@@ -45,6 +47,7 @@ def test_a_factory_that_calls_exit_is_told() -> None:
 
 
 @pytest.mark.parametrize(("many", "warns"), [(5, True), (4, False)])
+@pytest.mark.row(22)
 def test_more_clusters_than_owners_are_told(many: int, warns: bool) -> None:
     told: list[dict[str, Any]] = []
     people = ct.Population.of(clients(4), classes=4)

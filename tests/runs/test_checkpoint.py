@@ -44,6 +44,7 @@ def test_only_the_newest_are_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("file", ["state.safetensors", "clients.safetensors", "manifest.json"])
 @pytest.mark.parametrize("harm", ["flip", "cut", "remove", "empty"])
+@pytest.mark.row(12)
 def test_damage_is_found_and_the_round_before_is_used(tmp_path: Path, file: str, harm: str) -> None:
     saved(tmp_path, 3)
     target = saved(tmp_path, 4) / file
@@ -64,6 +65,7 @@ def test_damage_is_found_and_the_round_before_is_used(tmp_path: Path, file: str,
     assert file in faults[0].what
 
 
+@pytest.mark.row(12)
 def test_every_flipped_byte_is_found(tmp_path: Path) -> None:
     path = saved(tmp_path)
     for file in path.iterdir():
@@ -78,6 +80,7 @@ def test_every_flipped_byte_is_found(tmp_path: Path) -> None:
     assert checkpoint.load(path).state.round == 3
 
 
+@pytest.mark.row(12)
 def test_nothing_usable_says_so(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="no usable checkpoint"):
         checkpoint.latest(tmp_path)

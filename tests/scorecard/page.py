@@ -15,10 +15,11 @@ STORAGE, KILLS, RESUMES = "storage crash points", "process kills", "identical re
 LEAKS = "audit "  # what the names of figures begin with that tell what a method leaks
 HEAD = """# The scorecard
 
-What goes wrong in federated learning, what coterie does then, and whether its tests show it. This page is
-written by `make scorecard`, which runs every test that is marked with a row (`@pytest.mark.row(12)`). A row is
-*passed* if it has tests, all of them passed and none was skipped; a row without a test is *absent*. What the
-rows promise together stands in [reliability.md](reliability.md).
+What goes wrong in federated learning, what coterie does then, and whether its tests show it. This
+page is written by `make scorecard`, which runs every test that is marked with a row
+(`@pytest.mark.row(12)`). A row is *passed* if it has tests, all of them passed and none was
+skipped; a row without a test is *absent*. What the rows promise together stands in
+[reliability.md](reliability.md).
 """
 
 
@@ -74,8 +75,8 @@ def headlines(tests: Tests) -> list[str]:
     crashes, kills = found.get(STORAGE, 0), found.get(KILLS, 0)
     lines = [
         f"**{passed(tests)} of {len(ROWS)} rows.**",
-        f"**{crashes + kills:,} crash points ({crashes:,} storage operations, {kills:,} process kills), "
-        f"{found.get(RESUMES, 0):,} identical resumes.**",
+        f"**{crashes + kills:,} crash points ({crashes:,} storage operations, {kills:,} process "
+        f"kills), {found.get(RESUMES, 0):,} identical resumes.**",
     ]
     leaks = {name.removeprefix(LEAKS): v for name, v in found.items() if name.startswith(LEAKS)}
     if leaks:

@@ -1,4 +1,4 @@
-"""The rows: what goes wrong, and what is expected then. Tests say by `row(n)` which one they prove."""
+"""The rows: what goes wrong, and what is expected then. Tests say by `row(n)` which they prove."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ _PARTS = (
             ),
             (
                 "no TLS, another authority, an expired certificate",
-                "refused in the handshake, exit 8; a server does not leave the loopback without TLS",
+                "refused in the handshake, exit 8; no server leaves the loopback without TLS",
             ),
             (
                 "attacks on the live view and on pages: another host's name, no token, other "

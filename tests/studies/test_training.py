@@ -16,7 +16,7 @@ from coterie.cli.main import call
 from coterie.config import loads
 from coterie.studies import federation, training
 from coterie.studies.experiment import execute
-from coterie.studies.train_loop import Plan
+from coterie.studies.plan import Plan
 
 SMALL = ["partition.clients=3", "model.name=mclr", "train.rounds=1"]
 

@@ -52,13 +52,13 @@ def newcomers(
         config = options.experiment(settings, flags, allow_code=allow_code)
     from coterie.runs import newcomers as joining
     from coterie.runs.files import text_of
-    from coterie.studies import experiment
+    from coterie.studies import experiment, started
 
     with watching(config.method, quiet=quiet, json=json) as listen:
         if out and (out / "run.toml").exists():
             if experiment.from_python(out):
                 raise experiment.python_alone(out)
-            experiment.refuse_changes(text_of(out / "run.toml"), config, ())
+            started.refuse_changes(text_of(out / "run.toml"), config, ())
             # Its code is that of `config`, which was allowed when that was read.
             result = running.proceed(out, listen, allow_code=running.own_code(config))
         else:

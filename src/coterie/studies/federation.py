@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -220,19 +219,20 @@ def meet(
     exchange: Exchange, config: Config, expected: Sequence[str], check: Callable[[], None]
 ) -> None:
     """Wait until all clients came; at the timeout, go on with a quorum of them or not at all."""
-    began, count = time.monotonic(), len(expected) or config.partition.clients or 1
+    now = exchange.clock.now
+    began, count = now(), len(expected) or config.partition.clients or 1
     told = began
     while True:
         check()
         exchange.look()
         exchange.collect()
-        there, over = len(exchange.clients), time.monotonic() - began
+        there, over = len(exchange.clients), now() - began
         if there >= count:
             return
         if over > config.engine.connect_timeout:
             break  # with those who are there, if they are enough
-        if time.monotonic() - told >= NOTICE:
-            told = time.monotonic()
+        if now() - told >= NOTICE:
+            told = now()
             exchange.tell(
                 {"event": "waiting", "clients": there, "of": count, "seconds": round(over)}
             )

@@ -22,8 +22,9 @@ from coterie.runs.whereabouts import expect_run
 from coterie.studies import experiment
 from coterie.studies.agreement import Agreement, RemotePopulation
 from coterie.studies.opened import OpenedPopulation
+from coterie.studies.plan import Plan
 from coterie.studies.result import Result
-from coterie.studies.train_loop import Plan, summary_of
+from coterie.studies.summary import summary_of
 from coterie.studies.training import Model, changes
 
 Bring = Callable[[], Population]

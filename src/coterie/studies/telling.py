@@ -23,6 +23,7 @@ class Told:
     unplaced: list[int] = field(default_factory=list)
     suspects: set[int] = field(default_factory=set)
     lacking: set[int] = field(default_factory=set)  # clusters of too few answers
+    dormant: set[int] = field(default_factory=set)  # clusters
 
 
 def tell_rejected(asked: Iterable[Asked], names: Sequence[str], say: Listener) -> None:
@@ -97,6 +98,21 @@ def tell_held_back(
         told.held_back[i] = cluster
         what = {"event": "capped", "round": state.round, "client": names[i], "cluster": cluster}
         say({**what, "declared": round(declared, 4), "counted": round(counted, 4)})
+
+
+def tell_dormant(previous: Tensor | None, state: State, say: Listener, told: Told) -> None:
+    """Tell which clusters have lost all their members, and which of those have some again.
+
+    Their models are still there, as they were, for whoever comes back.
+    """
+    held = set(state.assign[state.assign >= 0].tolist())
+    before = set() if previous is None else set(previous[previous >= 0].tolist())
+    lost = {c for c in before - held if c < len(state.models)} - told.dormant
+    back = told.dormant & held
+    told.dormant = (told.dormant | lost) - back
+    for event, clusters in (("dormant", lost), ("revived", back)):
+        if clusters:
+            say({"event": event, "round": state.round, "clusters": sorted(clusters)})
 
 
 def tell_unplaced(who: Tensor, round: int, names: Sequence[str], say: Listener, told: Told) -> None:

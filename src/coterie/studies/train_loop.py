@@ -5,74 +5,31 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isnan
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from coterie.attacks.attackers import NOBODY, Attackers
-from coterie.config import Config
 from coterie.core import best_by
-from coterie.core.best_by import Stop
-from coterie.core.bounds import Count, Share, Whole
-from coterie.core.bounds import dataclass as bounded
 from coterie.core.events import Event, Listener
 from coterie.core.loop import evaluate, run
 from coterie.core.metric_names import short
 from coterie.core.model_kind import declared, kind_of
 from coterie.core.types import VALIDATION, Engine, Method, State
 from coterie.data.population import Population
-from coterie.runs import choosing, further, measure, metrics
+from coterie.runs import further, measure
 from coterie.runs.history import History, Row
 from coterie.runs.reading import RunReader
 from coterie.runs.records import RunFolder
-from coterie.studies import changes, private, trust, tuned
+from coterie.studies import changes, trust, tuned
 from coterie.studies.best_round import BestRound
+from coterie.studies.plan import Plan
 from coterie.studies.result import Result
-from coterie.studies.shots import by_shots
-from coterie.studies.telling import Told, tell_asked, telling, telling_why
+from coterie.studies.summary import summary_of
+from coterie.studies.telling import Told, tell_asked, tell_dormant, telling, telling_why
 from coterie.tasks.measured import measured
 from coterie.words.suspicion import suspects
 
 CLUSTERS = ("clusters", "k", "n_clusters")  # how methods call their number of clusters
-
-
-@bounded(frozen=True)
-class Plan:
-    """How long a run trains, when it is measured and what of it is kept, whatever it trains."""
-
-    rounds: Whole
-    every: Count = 1  # evaluate every so many rounds, and at the end
-    first: Whole = 0  # and after each of so many first rounds
-    last: Whole = 0  # and of so many last ones
-    last_k: Count = 10  # rounds in the mean over the last ones
-    target: Share | None = None  # accuracy for rounds-to-target
-    absent: Literal["last-known"] | None = None  # count who was not tested by its last known value
-    metrics: tuple[str, ...] = ()  # measured beside accuracy and loss
-    tuned: Whole = 0  # local epochs before one more test of everybody, after the last round
-    everybody: Whole = 0  # first rounds in which every client takes part, whatever is drawn later
-    checkpoint_every: Count = 1
-    keep: Count = 2  # checkpoints kept
-    stop: Stop | None = None  # take the best round on validation data, and end if none follows
-
-    @classmethod
-    def of(cls, config: Config) -> Plan:
-        """The plan of an experiment file."""
-        kept: dict[str, Any] = {
-            "checkpoint_every": config.output.checkpoint_every,
-            "keep": config.output.keep,
-            "everybody": config.train.everybody,
-        }
-        when: dict[str, Any] = vars(config.evaluate)
-        return cls(config.train.rounds, **when, **kept, stop=config.train.stop)
-
-    def tests_at(self, round: int) -> bool:
-        """Whether clients are tested after this round."""
-        beside = round <= self.first or round > self.rounds - self.last
-        return beside or round % self.every == 0 or round >= self.rounds
-
-    def saves_at(self, round: int) -> bool:
-        """Whether a checkpoint is written after this round."""
-        return round % self.checkpoint_every == 0 or round >= self.rounds
 
 
 @dataclass(frozen=True)
@@ -123,6 +80,8 @@ def train_loop(
         rows = measure.traffic(seen, asked, names, kind)
         rows += measure.grouped(seen, previous, truth, clustering, kind)
         rows += measure.scheduled(state, them.method, plan.rounds)
+        if kind == "clustered":
+            tell_dormant(previous, seen, say, told)
         previous = seen.assign
         trained = time.perf_counter()
         rows = tests(them, plan, state, history, say, told) + rows
@@ -239,65 +198,6 @@ def tested(
             *further.tested(state, one, *how, asked),
         )
     ]
-
-
-def summary_of(
-    method: Method, population: Population, plan: Plan, history: History, state: State, fed: Engine
-) -> dict[str, Any]:
-    """The numbers of a whole run under their names, as summary.json holds them: of the round that
-    was taken, which is the last one or the best on validation data, never the best on test data."""
-    ways, stage = ("bytes_down", "bytes_up"), (history.stages or method.score.stages)[-1]
-    series = {stage: history.series("accuracy_mean", stage) for stage in history.stages}
-    last = max(series[stage] if series else (row.round for row in history))
-    best = choosing.taken(plan.stop, history)
-    final = best.round if best else last
-    out: dict[str, Any] = {"method": repr(method), "kind": kind_of(method, state)}
-    out |= {"rounds": plan.rounds, "clients": len(population), "round": final, "stage": stage}
-    out |= {"absent": plan.absent} if plan.absent else {}
-    if best and plan.stop:
-        how = {"metric": best_by.full(plan.stop.metric), "value": best.value}
-        out["taken"] = {"round": final, "of": last, **how}
-    if not series:  # nobody has test samples
-        out[stage] = {"accuracy_mean": None, "accuracy_worst": None}
-    for name, values in series.items():
-        trained = [v for t, v in values.items() if t > 0] or list(values.values())
-        out[name] = history.whole(final, name) | {
-            f"accuracy_last_{plan.last_k}": metrics.last_k_mean(trained, plan.last_k),
-            "accuracy_top_5": metrics.top_k_mean(trained, 5),
-            **weighted_top_5(history, name),
-        }
-        if plan.target is not None:
-            rounds = [t for t in values if t > 0]
-            place = metrics.rounds_to_target([values[t] for t in rounds], plan.target)
-            hit = None if place is None else rounds[place - 1]
-            sent = None if hit is None else int(sum(history.total(w, until=hit) for w in ways))
-            out[name] |= {"target": plan.target, "rounds_to_target": hit, "bytes_to_target": sent}
-    if plan.tuned:
-        last_rows = [r for r in history if not r.client and r.stage == tuned.STAGE]
-        out[tuned.STAGE] = {"epochs": plan.tuned} | {r.metric: r.value for r in last_rows}
-    if held := history.whole(final, VALIDATION):
-        out[VALIDATION] = held
-    if found := by_shots(history, population, final, stage):
-        out["by_shots"] = {k: v for k, v in found.items() if not isnan(v)}
-    out["clusters"] = history.whole(final, "clusters")
-    if population.course.at:
-        took = changes.recoveries(history, population)
-        out["clusters"]["rounds_to_recover"] = took[0] if took else None
-        if population.course.pattern == "recurring":
-            out["clusters"]["rounds_to_recover_each"] = took
-    out |= trust.doubted(state, population.names)
-    out |= {way: int(history.total(way)) for way in ways}
-    return out | private.accounts(fed, method)
-
-
-def weighted_top_5(history: History, stage: str) -> dict[str, float]:
-    """Accuracy counted by samples in its five best rounds, and the five worst clients in those."""
-    series = (history.series(f"accuracy_{name}", stage) for name in ("weighted", "bottom_5"))
-    best, worst = ([v for t, v in s.items() if t > 0] or list(s.values()) for s in series)
-    return {
-        "accuracy_weighted_top_5": metrics.top_k_mean(best, 5),
-        "accuracy_bottom_5_top_5": metrics.in_top_k(best, worst, 5),
-    }
 
 
 def crowded(method: Method, clients: int) -> list[str]:

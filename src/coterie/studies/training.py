@@ -40,8 +40,9 @@ from coterie.studies import private
 from coterie.studies.arguments import PlanOptions, clients_of, method_of, plan_of
 from coterie.studies.best_round import expect_validation
 from coterie.studies.opened import known_of
+from coterie.studies.plan import Plan
 from coterie.studies.result import Result
-from coterie.studies.train_loop import Gathered, Plan, recording, train_loop
+from coterie.studies.train_loop import Gathered, recording, train_loop
 from coterie.tasks.measured import expect_metrics
 
 Model = str | nn.Module | Callable[..., nn.Module]  # a name of the zoo, a module, or its factory

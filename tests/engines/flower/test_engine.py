@@ -109,6 +109,7 @@ def test_memories_never_reach_the_server(tmp_path: Path) -> None:
     assert len(list(tmp_path.rglob("*.safetensors"))) == 8
 
 
+@pytest.mark.row(6)
 def test_a_client_that_is_lost_is_left_out_and_named(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     rig.grid.fault = lambda name, message: "lost" if name == "3" else None
@@ -130,6 +131,7 @@ def test_nobody_is_waited_for_who_is_not_there_once_enough_answered(tmp_path: Pa
     assert rig.time.time < 3
 
 
+@pytest.mark.row(7)
 def test_who_comes_back_in_time_is_asked_again(tmp_path: Path) -> None:
     rig = Rig(tmp_path, deadlines=Deadlines(deadline=60, quorum=1.0))
     rig.grid.online -= {100}
@@ -174,6 +176,7 @@ def test_a_node_that_went_and_came_back_unseen_is_asked_again(tmp_path: Path) ->
     assert rig.time.time < 10
 
 
+@pytest.mark.row(6, 19)
 def test_a_late_answer_is_dropped_and_told(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     view = rig.fed.at(0)
@@ -189,6 +192,7 @@ def test_a_late_answer_is_dropped_and_told(tmp_path: Path) -> None:
     assert torch.equal(again.values, want.values)
 
 
+@pytest.mark.row(19)
 def test_an_answer_that_comes_twice_counts_once(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     rig.grid.fault = lambda name, message: "twice"
@@ -269,6 +273,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("change", FAULTS, ids=lambda f: f.__name__)
+@pytest.mark.row(14, 15, 16, 19)
 def test_a_wrong_answer_is_refused_and_the_others_are_used(change: Any, tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     rig.grid.fault = wrong(rig, change)
@@ -280,6 +285,7 @@ def test_a_wrong_answer_is_refused_and_the_others_are_used(change: Any, tmp_path
     assert torch.equal(replies.values, want.values[replies.clients])
 
 
+@pytest.mark.row(15)
 def test_an_odd_form_among_many_is_refused_where_the_task_does_not_tell(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     rig.grid.fault = wrong(rig, shape)
@@ -288,6 +294,7 @@ def test_an_odd_form_among_many_is_refused_where_the_task_does_not_tell(tmp_path
     assert "as most sent" in rejected[1]
 
 
+@pytest.mark.row(8)
 def test_without_a_quorum_nothing_changes_and_the_run_ends(tmp_path: Path) -> None:
     rig = Rig(tmp_path, deadlines=Deadlines(deadline=5, quorum=0.75))
     method = Retrying(FedAvg(SOLVER), 3, rig.events.append)
@@ -312,6 +319,7 @@ def test_another_attempt_draws_another_cohort(tmp_path: Path) -> None:
     assert state.round == 1
 
 
+@pytest.mark.row(14)
 def test_updates_that_are_never_finite_end_the_run_as_diverged(tmp_path: Path) -> None:
     rig = Rig(tmp_path, deadlines=Deadlines(deadline=5))
     method = Retrying(FedAvg(replace(SOLVER, lr=1e30)), 3, rig.events.append)
@@ -330,6 +338,7 @@ def test_an_evaluation_without_any_answer_ends_the_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("method", [Ditto(SOLVER), SCAFFOLD(SOLVER, fraction=1.0)])
 @pytest.mark.parametrize("at", [0, 1, 2])
+@pytest.mark.row(1)
 def test_a_server_that_crashed_in_a_round_does_it_again_to_the_same_bits(
     method: Method, at: int, tmp_path: Path
 ) -> None:
@@ -350,6 +359,7 @@ def ended(method: Method) -> Any:
     return fed
 
 
+@pytest.mark.row(18)
 def test_a_second_client_of_a_name_is_refused_and_the_first_stays(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     twin = rig.grid.owners[103]
@@ -394,6 +404,7 @@ def test_what_a_dying_superlink_forgot_was_not_taken() -> None:
     assert list(reached.push_messages([None, None])) == [None, None]
 
 
+@pytest.mark.row(7)
 def test_a_client_that_comes_back_under_another_node_keeps_its_name_and_memory(
     tmp_path: Path,
 ) -> None:
@@ -410,6 +421,7 @@ def test_a_client_that_comes_back_under_another_node_keeps_its_name_and_memory(
     assert torch.equal(scores[0].loss, scores[1].loss)
 
 
+@pytest.mark.row(28)
 def test_a_name_that_is_not_the_keys_is_refused(tmp_path: Path) -> None:
     from coterie.engines.flower.exchange import Exchange
 
@@ -423,6 +435,7 @@ def test_a_name_that_is_not_the_keys_is_refused(tmp_path: Path) -> None:
     assert [to for to, kind in rig.grid.sent if kind == "query.away"] == ["3"]
 
 
+@pytest.mark.row(28)
 def test_a_node_whose_key_we_did_not_register_is_told_nothing(tmp_path: Path) -> None:
     from coterie.engines.flower.exchange import Exchange
 
@@ -452,6 +465,7 @@ def test_a_client_hears_why_it_is_not_wanted(tmp_path: Path) -> None:
     assert heard == ["nobody?[2J expects it"]
 
 
+@pytest.mark.row(17)
 def test_an_answer_that_was_too_large_is_refused_and_not_asked_for_again(tmp_path: Path) -> None:
     from flwr.app import Error
 

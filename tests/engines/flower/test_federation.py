@@ -123,6 +123,7 @@ def test_killed_processes_change_nothing(method: str, tmp_path: Path) -> None:
         assert m.outside() == []
 
 
+@pytest.mark.row(5)
 def test_a_client_that_dies_is_left_out_and_the_round_goes_on(tmp_path: Path) -> None:
     with machine(tmp_path, method="fedavg", rounds=3) as m:
         joined = [m.join(i) for i in range(4)]
@@ -168,6 +169,7 @@ def test_a_server_that_was_killed_goes_on_without_those_it_held_out(tmp_path: Pa
         assert accuracies(tmp_path / "run") == accuracies(tmp_path / "want")
 
 
+@pytest.mark.row(9)
 def test_nobody_comes(tmp_path: Path) -> None:
     with machine(tmp_path) as m:
         server = m.serve("run", "engine.connect_timeout=3")
@@ -175,6 +177,7 @@ def test_nobody_comes(tmp_path: Path) -> None:
         assert "0 of 4 clients came" in m.said("run")()
 
 
+@pytest.mark.row(28, 29, 31)
 def test_scorecard_28_29_who_has_no_listed_key_another_name_authority_or_no_tls_is_refused(
     tmp_path: Path,
 ) -> None:

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -110,18 +110,21 @@ def test_a_listed_clients_body_passes_whole() -> None:
     ],
     ids=["no key", "unlisted", "anothers key", "an old signature", "unsigned", "nonsense"],
 )
+@pytest.mark.row(28)
 def test_who_has_no_listed_key_is_refused_unread(head: dict[bytes, bytes]) -> None:
     seen = ask(PUSH, head, [b"x" * 1000])
     assert (seen.status, seen.reached, seen.read, seen.closed) == (412, False, 0, True)
 
 
 @pytest.mark.parametrize("length", [str(LARGEST + 1), "7" * 5000, "-1", "much"])
+@pytest.mark.row(17)
 def test_a_declared_size_is_refused_unread(length: str) -> None:
     seen = ask(PUSH, signed() | {b"content-length": length.encode()}, [b"x" * 1000])
     assert (seen.status, seen.reached, seen.read, seen.closed) == (413, False, 0, True)
 
 
 @pytest.mark.parametrize("head", [{}, {b"content-length": b"10"}], ids=["chunked", "a lie"])
+@pytest.mark.row(17)
 def test_what_was_not_declared_is_counted(head: dict[bytes, bytes]) -> None:
     part = b"x" * (1 << 16)
     seen = ask(PUSH, signed() | head, [part] * 10_000)
@@ -135,6 +138,7 @@ def test_without_keys_sizes_are_still_refused() -> None:
 
 
 @pytest.mark.parametrize("path", [REGISTER, "/v1/runtime/acquire-task", "/docs", "/v1/fleet/../x"])
+@pytest.mark.row(28)
 def test_all_but_the_clients_interface_asks_for_a_credential(path: str) -> None:
     ours = {HEADER.encode(): credential(SECRET).encode()}
     theirs = {HEADER.encode(): credential(b"another secret").encode()}
@@ -219,7 +223,8 @@ def flood(port: int, size: int, *, chunked: bool) -> tuple[int, int]:
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
 @pytest.mark.parametrize("mode", ["open", "keys"])
-def test_scorecard_17_a_flood_takes_no_memory(mode: str) -> None:
+@pytest.mark.row(17)
+def test_scorecard_17_a_flood_takes_no_memory(mode: str, figure: Callable[..., None]) -> None:
     """700 MB, declared or not, by somebody without a key; what is allowed passes."""
     from tests.engines.flower.machine import free_port, wait
 
@@ -234,7 +239,9 @@ def test_scorecard_17_a_flood_takes_no_memory(mode: str) -> None:
             status, sent = flood(port, 700 << 20, chunked=chunked)
             assert status in (0, 413 if mode == "open" else 412)
             assert sent < 64 << 20
-        assert peak(server.pid) - before < 2 * LARGEST
+        rise = peak(server.pid) - before
+        assert rise < 2 * LARGEST
+        figure("MB more memory in a flood of 700 MB", rise / 1e6, by="most")
     finally:
         server.terminate()
         server.wait(30)

@@ -82,6 +82,7 @@ def refusal(message: Message) -> str:
     return message.error.reason
 
 
+@pytest.mark.row(17)
 def test_an_answer_that_is_too_large_is_fetched_no_further() -> None:
     values = np.random.default_rng(0).normal(size=4 * PIECE // 8)
     link = linked(answer(values))
@@ -91,6 +92,7 @@ def test_an_answer_that_is_too_large_is_fetched_no_further() -> None:
     assert link.confirmed == 1
 
 
+@pytest.mark.row(17)
 def test_one_piece_that_is_named_many_times_is_counted_many_times() -> None:
     link = linked(answer(np.zeros(PIECE // 8)))
     make, bombs = link.make, 0
@@ -113,6 +115,7 @@ def test_one_piece_that_is_named_many_times_is_counted_many_times() -> None:
     assert "larger than" in refusal(message)
 
 
+@pytest.mark.row(17)
 def test_an_answer_in_too_many_parts_is_not_fetched_at_all() -> None:
     leaves = [SimpleNamespace(object_id=f"{i}", children=[]) for i in range(70_000)]
     link = Link("root", SimpleNamespace(object_id="root", children=leaves), lambda key: b"")
@@ -132,6 +135,7 @@ def test_what_cannot_be_put_together_is_refused(content: bytes) -> None:
     assert refusal(message)
 
 
+@pytest.mark.row(19)
 def test_an_answer_to_another_question_is_refused() -> None:
     link = linked(answer(np.zeros(3)))
     inbox = Inbox(link, 1, lambda: 0.0)  # type: ignore[arg-type]
@@ -200,7 +204,10 @@ print(allowed, peak() - before, huge.fetched)
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
 @pytest.mark.parametrize("pieces", [120, 200])
 @pytest.mark.parametrize("model", [2_600, 20 << 20])
-def test_scorecard_17_a_huge_answer_takes_no_more_than_its_model(model: int, pieces: int) -> None:
+@pytest.mark.row(17)
+def test_scorecard_17_a_huge_answer_takes_no_more_than_its_model(
+    model: int, pieces: int, figure: Callable[..., None]
+) -> None:
     """600 MB and 1 GB for a model of a few kilobytes or megabytes; an answer of its size passes."""
     command = [sys.executable, "-c", CHILD, str(model), str(pieces)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
@@ -208,6 +215,8 @@ def test_scorecard_17_a_huge_answer_takes_no_more_than_its_model(model: int, pie
     _, rise, fetched = map(int, done.stdout.split())
     assert fetched <= model + (1 << 20) + PIECE + 100
     assert rise < 2 * model + (32 << 20)
+    figure(f"MB claimed, of a model of {model / 1e6:.3g} MB", pieces * PIECE // 10**6, by="most")
+    figure(f"MB more memory then, of a model of {model / 1e6:.3g} MB", rise / 1e6, by="most")
 
 
 def test_the_fake_objects_are_flowers() -> None:

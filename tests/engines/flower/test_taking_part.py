@@ -71,6 +71,7 @@ def test_the_model_of_another_run_is_kept_beside_the_new_one(server: Server) -> 
     assert first in [file.read_bytes() for file in kept]
 
 
+@pytest.mark.row(11)
 def test_a_disk_that_is_full_costs_no_answer(
     server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -114,6 +115,7 @@ def test_a_client_that_cannot_answer_says_why(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().err == "failed  round 2: ValueError: no\n"
 
 
+@pytest.mark.row(7)
 def test_the_server_says_who_left_and_who_is_back(tmp_path: Path) -> None:
     rig = Rig(tmp_path, n=3)
     exchange = rig.fed.backend.exchange  # type: ignore[attr-defined]

@@ -52,6 +52,7 @@ def test_an_honest_array_comes_through_to_the_bit(record: Record) -> None:
 
 
 @given(records(), KINDS, SHAPES)
+@pytest.mark.row(15)
 def test_any_other_form_than_the_expected_is_refused(
     record: Record, kind: str, shape: tuple[int, ...]
 ) -> None:
@@ -62,6 +63,7 @@ def test_any_other_form_than_the_expected_is_refused(
 
 
 @given(records(), KINDS, SHAPES)
+@pytest.mark.row(15, 17)
 def test_a_record_that_lies_about_its_bytes_is_refused(
     record: Record, kind: str, shape: tuple[int, ...]
 ) -> None:
@@ -73,6 +75,7 @@ def test_a_record_that_lies_about_its_bytes_is_refused(
 
 
 @given(records(), st.data())
+@pytest.mark.row(15)
 def test_cut_or_longer_bytes_are_refused(record: Record, data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(record.data) - 1))
     longer = record.data + data.draw(st.binary(min_size=1, max_size=9))
@@ -119,6 +122,7 @@ def test_junk_in_a_record_is_refused(record: Record, junk: Any, field: str) -> N
         validate.tensor("x", record, None, LIMIT)
 
 
+@pytest.mark.row(17)
 def test_a_huge_claim_takes_no_memory() -> None:
     """A header of 17 TiB, whether only the bytes say so or the record too."""
     lie = b"\x93NUMPY\x01\x00" + (118).to_bytes(2, "little")
@@ -134,6 +138,7 @@ def test_a_huge_claim_takes_no_memory() -> None:
         assert peak < 1 << 20
 
 
+@pytest.mark.row(26)
 def test_objects_are_refused() -> None:
     file = io.BytesIO()
     np.save(file, np.array([{}], dtype=object), allow_pickle=True)
@@ -143,11 +148,13 @@ def test_objects_are_refused() -> None:
 
 
 @pytest.mark.parametrize("count", [0, -1, 1.0, float("nan"), True, None, "7", 10**10])
+@pytest.mark.row(16)
 def test_what_is_no_number_of_samples_is_refused(count: Any) -> None:
     with pytest.raises(RefusedError):
         validate.samples(count)
 
 
+@pytest.mark.row(16)
 def test_samples_are_those_declared() -> None:
     assert validate.samples(7, 7) == 7
     with pytest.raises(RefusedError, match="declared 7"):
@@ -155,6 +162,7 @@ def test_samples_are_those_declared() -> None:
 
 
 @pytest.mark.parametrize("name", vars(Address("e", "train", 1, 0, "a")))
+@pytest.mark.row(19)
 def test_an_answer_to_another_question_is_refused(name: str) -> None:
     right = Address("e", "train", 1, 0, "a")
     validate.address(vars(right), right)
@@ -163,6 +171,7 @@ def test_an_answer_to_another_question_is_refused(name: str) -> None:
             validate.address({**vars(right), name: other}, right)
 
 
+@pytest.mark.row(15)
 def test_names_are_those_expected() -> None:
     record = Record("float32", (1,), "numpy.ndarray", stored(np.zeros(1, dtype=np.float32)))
     forms = {"value": Form("float32", (1,))}

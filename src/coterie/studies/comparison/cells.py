@@ -15,7 +15,7 @@ from coterie.core.events import Listener
 from coterie.core.units import count
 from coterie.runs.comparison import Cell
 from coterie.runs.files import text_of
-from coterie.studies import experiment
+from coterie.studies import experiment, started
 from coterie.studies.result import Result
 from coterie.tasks.optimiser import SGD
 
@@ -26,7 +26,7 @@ def run_cell(config: Config, cell: Cell, listen: Listener) -> None:
     """One cell from an experiment file: begun, or gone on with where it stopped."""
     if (cell.folder / "run.toml").exists():
         then = text_of(cell.folder / "run.toml")
-        experiment.refuse_changes(then, config, ())
+        started.refuse_changes(then, config, ())
         # Its code is that of `config`, which was allowed when that was read.
         result = experiment.resume(cell.folder, allow_code=True, on_event=listen, page=False)
     else:

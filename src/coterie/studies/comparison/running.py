@@ -25,7 +25,7 @@ from coterie.runs.comparison import Cell, Comparison, cell_name
 from coterie.runs.comparison_text import csv
 from coterie.runs.files import text_of, understanding
 from coterie.runs.records import RunFolder, unused
-from coterie.studies import experiment
+from coterie.studies import started
 from coterie.studies.arguments import FitOptions, clients_of, meant, method_of
 from coterie.studies.comparison.cells import error_text, listener_of, record_facts, run_cell
 from coterie.studies.comparison.jobs import in_processes
@@ -242,7 +242,7 @@ def record_request(folder: Path, asked: Mapping[str, Any]) -> None:
         storage.replace_file(file, text.encode())
         return
     with understanding(file):
-        then, now = experiment.started_with(text_of(file)), experiment.flat(text)
+        then, now = started.started_with(text_of(file)), started.flat(text)
     lines = differences(then, now, list(asked["methods"]))
     if lines:
         raise CheckpointError(

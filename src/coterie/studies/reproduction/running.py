@@ -26,9 +26,9 @@ from coterie.methods import METHODS
 from coterie.runs.comparison import Cell, Comparison
 from coterie.studies.comparison.cells import run_cell
 from coterie.studies.comparison.running import differences, in_turn, run_missing
-from coterie.studies.experiment import flat, started_with
 from coterie.studies.reproduction.papers import TABLES
 from coterie.studies.reproduction.table import Setting, Table
+from coterie.studies.started import flat, started_with
 
 SILENT = ("engine", "output")  # tables of a file that change no number
 

@@ -1,0 +1,74 @@
+"""Ctrl-C and SIGTERM at any point of a round: the run ends in good order, at once, with 130."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from coterie.cli.main import call
+from coterie.core import stopping
+from tests.faults.commands import configured, written
+from tests.faults.points import listening
+
+POINTS = ("round", "heard", "recorded", "commit", "committed")
+
+
+def child_of(file: Path, folder: Path, said: Path, strike: Callable[[str], None]) -> int:
+    """`coterie run` in a process of its own, which hears `strike` at every point."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # threads of ours are not in the child
+        child = os.fork()
+    if child:
+        return child
+    code = 99
+    try:
+        handle = os.open(said, os.O_WRONLY | os.O_CREAT)
+        for stream in (1, 2):
+            os.dup2(handle, stream)
+        stopping.heed()
+        with listening(lambda point, about: strike(point)):
+            code = call(["run", str(file), "train.rounds=40", "--out", str(folder), "--no-report"])
+    finally:
+        os._exit(code)
+
+
+@pytest.mark.row(3)
+@pytest.mark.slow
+@pytest.mark.parametrize("number", stopping.SIGNALS)
+@pytest.mark.parametrize("point", POINTS)
+def test_a_signal_at_any_point_ends_the_run_in_good_order(
+    point: str, number: int, tmp_path: Path, figure: Callable[..., None]
+) -> None:
+    configured({}, tmp_path)
+    file, folder, said = tmp_path / "small.toml", tmp_path / "r", tmp_path / "said"
+    seen: list[str] = []
+
+    def strike(reached: str) -> None:
+        seen.append(reached)
+        if reached == point and seen.count(point) == 3:
+            (tmp_path / "sent").write_text(str(time.monotonic()))
+            os.kill(os.getpid(), number)
+
+    child = child_of(file, folder, said, strike)
+    _, status = os.waitpid(child, 0)
+    seconds = time.monotonic() - float((tmp_path / "sent").read_text())
+    assert os.waitstatus_to_exitcode(status) == 130, said.read_text()
+    text = said.read_text()
+    assert "interrupted; the last whole round is saved" in text
+    assert text.splitlines()[-1] == f"next    coterie resume {folder}"
+    assert "Traceback" not in text
+    assert seconds < 2
+    figure("most seconds until it ended", seconds, by="most")
+    figure("signals", 1)
+    more = ["--rounds", "40", "--quiet", "--no-report"]
+    assert call(["resume", str(folder), *more]) == 0
+    if number == signal.SIGINT and point == "commit":
+        whole = tmp_path / "whole"
+        assert call(["run", str(file), "train.rounds=40", "--out", str(whole), *more[2:]]) == 0
+        assert written(folder) == written(whole)
