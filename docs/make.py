@@ -69,6 +69,12 @@ def methods(to: str = "") -> str:
     return table(("name", "paper", "what is uploaded"), rows)
 
 
+def noise() -> str:
+    """Every method that can be under noise, with what is hidden."""
+    rows = [(code(m.name), m.noise) for m in METHODS.values() if m.noise]
+    return table(("method", "what is shortened and blurred"), rows)
+
+
 def families() -> str:
     """Every method with what it does."""
     rows = [(f"[{code(m.name)}]({m.name}.md)", m.family, m.summary) for m in METHODS.values()]
@@ -282,6 +288,7 @@ MAKERS: dict[str, Any] = {
     f.__name__: f
     for f in (
         methods,
+        noise,
         families,
         method,
         experiment,

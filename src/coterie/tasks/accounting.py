@@ -16,7 +16,8 @@ from coterie.core.errors import ConfigError
 from coterie.core.extras import require
 from coterie.core.releases import Release
 
-ORDERS = (*(1 + x / 10 for x in range(1, 100)), *range(12, 64), 80, 128, 256, 512)
+# Between two of them epsilon would be a little less: what is told is at least what is true.
+ORDERS = (*(1 + x / 4 for x in range(1, 40)), *range(11, 64), 80, 128, 256, 512)
 MOST_NOISE = 1e4  # multiplier above which there is nothing left to learn from
 
 

@@ -46,9 +46,8 @@ class Privacy(Sendable):
         >>> Privacy(noise=1e-9).blurred(torch.tensor([[3.0, 4.0]]), rng).round(decimals=4).tolist()
         [0.6000000238418579, 0.800000011920929]
         """
-        total: Tensor = (each * (most / (each.norm(dim=1, keepdim=True) + TINY)).clamp(max=1)).sum(
-            0
-        )
+        short = (self.clip / (each.norm(dim=1, keepdim=True) + TINY)).clamp(max=1)
+        total: Tensor = (each * short).sum(0)
         noise = torch.randn(total.shape, generator=rng, dtype=total.dtype)
         blurred: Tensor = total + self.noise * self.clip * noise
         return blurred
