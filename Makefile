@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo install test test-federation scorecard lint check format docs planted bench bench-scale clean
+.PHONY: demo install test test-federation test-thorough scorecard lint check format docs planted bench bench-scale clean
 
 demo: .venv/core  ## create the environment and see a federation train
 	$(BIN)/coterie demo
@@ -15,7 +15,10 @@ test: install  ## every test
 	$(BIN)/python -m tests.golden
 
 test-federation: install  ## real servers and clients on this machine (about 10 minutes)
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m federation tests/engines/flower
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "federation and not thorough" tests/engines/flower
+
+test-thorough: install  ## what follows from other tests, tried all the same (about 15 minutes)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m thorough
 
 scorecard: install  ## the 36 rows of docs/scorecard.md, and that page (about 15 minutes)
 	$(BIN)/python -m tests.scorecard

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import torch
 from hypothesis import settings
 
 torch.set_num_threads(1)
+gc.set_threshold(20_000)  # as the commands have it: what PyTorch brought with it stays
 # The same examples every time, and no deadline: a busy machine must not make a test fail.
 settings.register_profile("coterie", deadline=None, derandomize=True)
 settings.load_profile("coterie")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Iterator
-from dataclasses import fields, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cache
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -75,31 +76,50 @@ def last(states: Iterator[State]) -> State:
     return list(states)[-1]
 
 
+Memories = Mapping[int, Mapping[str, torch.Tensor]]
+
+
+@dataclass(frozen=True)
+class Truth:
+    """A method's run on the serial engine, from round 0 on: what many tests compare with."""
+
+    states: list[State]
+    memories: list[Memories]  # of the clients, after each
+    loss: torch.Tensor  # of each client in the end
+    up: list[int]  # bytes that each question brought, those of the test at the end included
+
+
+@cache
+def truth(name: str, fraction: float = 0.6) -> Truth:
+    """Trained once in a process, however many tests look at it."""
+    m, fed, states, memories = method(name, fraction=fraction), federation(), [], []
+    for state in run(m, fed, ROUNDS):
+        states.append(state)
+        memories.append({i: dict(kept) for i, kept in fed.memories().items()})
+    loss = evaluate(m, state, fed).loss
+    return Truth(states, memories, loss, [sum(asked.up.tolist()) for asked in fed.ledger])
+
+
 @ALL
 def test_resume_from_every_round_gives_the_same_bits(name: str, tmp_path: Path) -> None:
-    fed = federation()
-    for state in run(method(name), fed, ROUNDS):
-        checkpoint.save(tmp_path, state, fed.memories(), {}, keep=ROUNDS + 1)
+    whole = truth(name)
+    for state, memories in zip(whole.states, whole.memories, strict=True):
+        checkpoint.save(tmp_path, state, memories, {}, keep=ROUNDS + 1)
     for saved in checkpoint.rounds(tmp_path):
         again = federation()
         loaded = checkpoint.load(saved)
         again.restore(loaded.memories)
         assert same(last(run(method(name), again, ROUNDS, loaded.state)), state), saved.name
-        assert memory_equal(again, fed), saved.name
+        assert memory_equal(again.memory, memories), saved.name
 
 
-def memory_equal(a: Any, b: Any) -> bool:
-    return a.memory.keys() == b.memory.keys() and all(
-        torch.equal(a.memory[i][k], b.memory[i][k]) for i in a.memory for k in a.memory[i]
-    )
+def memory_equal(a: Memories, b: Memories) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[i][k], b[i][k]) for i in a for k in a[i])
 
 
 @ALL
 def test_a_wire_gives_the_same_bits(name: str) -> None:
-    assert same(
-        last(run(method(name), federation(kind=Wire), ROUNDS)),
-        last(run(method(name), federation(), ROUNDS)),
-    )
+    assert same(last(run(method(name), federation(kind=Wire), ROUNDS)), truth(name).states[-1])
 
 
 class Declared(Front):
@@ -130,8 +150,9 @@ def everything(name: str) -> Evaluation:
 
 @ALL
 def test_the_models_are_whose_the_method_says(name: str) -> None:
-    m, fed = method(name, fraction=1.0), federation()
-    state = last(run(m, fed, ROUNDS))
+    m, fed, whole = method(name, fraction=1.0), federation(), truth(name, 1.0)
+    fed.restore(whole.memories[-1])
+    state = whole.states[-1]
     used = fed.at(state.round, "evaluate").ask(state.placed, m.score.held, state).values
     several, groups = len(used.unique(dim=0)), len(state.assign.unique())
     match declared(m):
@@ -157,7 +178,7 @@ def test_renumbering_clients_renumbers_the_result(name: str) -> None:
     turned.population = [fed.population[i] for i in order]
     turned.names = [fed.names[i] for i in order]
     turned.sizes, turned.groups = fed.sizes[order], fed.groups[order]
-    a, b = last(run(everybody, fed, ROUNDS)), last(run(everybody, turned, ROUNDS))
+    a, b = truth(name, 1.0).states[-1], last(run(everybody, turned, ROUNDS))
     torch.testing.assert_close(a.of(order), b.of(torch.arange(8)), rtol=1e-3, atol=1e-4)
 
 
@@ -178,12 +199,12 @@ def test_a_misspelt_option_is_refused(name: str) -> None:
 
 @ALL
 def test_evaluation_changes_nothing(name: str) -> None:
-    quiet, watched = federation(), federation()
+    quiet, watched = truth(name), federation()
     watching = run(method(name), watched, ROUNDS)
-    for undisturbed, state in zip(run(method(name), quiet, ROUNDS), watching, strict=True):
+    for undisturbed, state in zip(quiet.states, watching, strict=True):
         evaluate(method(name), state, watched)
         assert same(undisturbed, state)
-    assert memory_equal(quiet, watched)
+    assert memory_equal(quiet.memories[-1], watched.memory)
 
 
 # Clusters that mean little, and clients that move for the slightest gain.
@@ -257,10 +278,16 @@ def test_every_hyper_parameter_changes_the_result(name: str, field: str) -> None
     assert not same(a, b) or not torch.equal(scores_a, scores_b)
 
 
+OUTCOMES: dict[str, tuple[State, torch.Tensor]] = {}  # most fields of a method share their base
+
+
 def outcome(m: Any, world: dict[str, Any]) -> tuple[State, torch.Tensor]:
-    fed = federation(**world)
-    end = last(run(m, fed, ROUNDS))
-    return end, evaluate(m, end, fed).loss
+    key = repr((m, world))
+    if key not in OUTCOMES:
+        fed = federation(**world)
+        end = last(run(m, fed, ROUNDS))
+        OUTCOMES[key] = end, evaluate(m, end, fed).loss
+    return OUTCOMES[key]
 
 
 def changed(base: Any, field: str) -> Any:

@@ -146,6 +146,11 @@ def test_exit_codes_are_the_ones_that_scripts_know() -> None:
             "there is no option --round",
             "a similar option exists: --rounds",
         ),
+        (
+            ["compare", "--clients", "3"],
+            "there is no option --clients",
+            "here it is a setting: partition.clients=...",
+        ),
         (["run", "--rounds", "x"], "invalid value for '--rounds'", "coterie run --help"),
         (["check"], "missing argument 'FILE'", "coterie check --help"),
         (["run", "a.toml", "b.toml"], "more than one experiment file", "name one file"),

@@ -117,7 +117,7 @@ def usage(error: click.UsageError) -> ConfigError:
     if isinstance(error, NoSuchOption):
         what = f"there is no option {error.option_name}"
         known = [o for p in error.ctx.command.params for o in p.opts] if error.ctx else []
-        fix = similar(error.option_name, known, "option")
+        fix = as_setting(error) or similar(error.option_name, known, "option")
     elif what.startswith("No such command") and error.ctx:
         word = what.split("'")[1]
         what = f"there is no command {word}"
@@ -128,6 +128,20 @@ def usage(error: click.UsageError) -> ConfigError:
         code="C001",
         fix=fix or f"{command} --help shows how it is used",
     )
+
+
+def as_setting(error: NoSuchOption) -> str:
+    """What `run` has an option for is a setting of every command that takes settings."""
+    from coterie.cli.app import program, typer
+
+    here = error.ctx.command.params if error.ctx else []
+    run = typer.main.get_command(program(["run"]))
+    assert isinstance(run, click.Group)
+    for p in run.commands["run"].params if any(p.name == "settings" for p in here) else ():
+        key = re.match(r"[a-z]+(\.[a-z_]+)?(?=$|[:,])", getattr(p, "help", None) or "")
+        if error.option_name in p.opts and key:
+            return f"here it is a setting: {key[0]}=..."
+    return ""
 
 
 def interrupted(run: UnderWay) -> int:

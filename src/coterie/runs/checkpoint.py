@@ -185,7 +185,8 @@ def expect_rounds_left(folder: Path, wanted: int) -> None:
     done = max((int(path.name) for path in rounds(folder)), default=0)
     if wanted < done:
         raise CheckpointError(
-            f"{folder.parent} has {count(done, 'round')} behind it, and {wanted} are asked for",
+            f"{folder.parent} has {count(done, 'round')} behind it, more than the {wanted} "
+            "asked for",
             code="K020",
             why="a run goes on from its last whole round and cannot be taken back",
             fix=f"ask for {count(done, 'round')} or more; a run of {wanted} needs its own folder",
