@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -11,16 +10,21 @@ import pytest
 import torch
 
 import coterie as ct
+from coterie import report
 from coterie.attacks.attack import STRENGTH, Attack
 from coterie.attacks.attackers import Attackers, attackers
 from coterie.attacks.data import Poisoned
 from coterie.attacks.replies import Hostile
+from coterie.cli import progress
+from coterie.cli.train import doubts
 from coterie.config import loads, resolved
 from coterie.core.errors import CheckpointError, ConfigError
 from coterie.core.loop import run
 from coterie.core.types import State
+from coterie.core.units import percent
 from coterie.engines.front import Front
 from coterie.methods import METHODS
+from coterie.report import verdict
 from coterie.studies import federation as federations
 from coterie.studies.started import refuse_changes
 from coterie.words.server import ServerOptimiser
@@ -62,6 +66,7 @@ def test_clients_can_be_named() -> None:
     [
         (Attack(kind="scaling", clients=("12",)), "no client 12"),
         (Attack(kind="scaling", share=0.99), "every client"),
+        (Attack(kind="scaling", share=0.04), "no client"),
         (Attack(kind="cluster-capture", target=2), "no planted group 2"),
     ],
 )
@@ -195,7 +200,7 @@ def fitted(out: Path | None = None, rounds: int = 3, **how: Any) -> ct.Result:
 
 
 def test_attackers_and_suspects_are_in_the_records(tmp_path: Path) -> None:
-    heard: list[Mapping[str, Any]] = []
+    heard: list[dict[str, Any]] = []
     result = fitted(tmp_path / "run", on_event=heard.append, engine="serial")
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["attack"] == {"kind": "sign-flip", "clients": ["1", "6"]}
@@ -209,13 +214,43 @@ def test_attackers_and_suspects_are_in_the_records(tmp_path: Path) -> None:
     assert summary["before"]["accuracy_attackers"] == pytest.approx((each["1"] + each["6"]) / 2)
 
 
+def test_page_and_command_line_name_attackers_and_suspects(tmp_path: Path) -> None:
+    heard: list[dict[str, Any]] = []
+    result = fitted(tmp_path / "run", on_event=heard.append, engine="serial")
+    found = "\n".join(verdict.warnings(report.read(tmp_path / "run")))
+    honest = percent(result.summary["before"]["accuracy_honest"])
+    assert "Under attack (sign-flip from round 1 on) by 2 clients: 1, 6" in found
+    assert f"honest clients {honest}" in found
+    assert "Suspicious since round 3: client 6, its updates" in found
+    said = [text for e in heard for text in (progress.warning(e), *progress.news(e)) if text]
+    assert "attack  sign-flip from round 1 on by 1, 6" in said
+    assert any(text.startswith("warning round 3: client 6: its updates") for text in said)
+    labels = dict(doubts(result.summary))
+    assert labels["suspect"] == "2 clients: 1, 6"
+    assert honest in labels["attack"]
+
+
 def test_a_cluster_that_was_not_merged_is_in_the_records(tmp_path: Path) -> None:
-    heard: list[Mapping[str, Any]] = []
+    heard: list[dict[str, Any]] = []
     server = ServerOptimiser(merge="multi-krum", byzantine=0.4)
-    result = fitted(on_event=heard.append, server=server, attack=None, engine="serial")
+    how: dict[str, Any] = {"server": server, "attack": None, "engine": "serial"}
+    result = fitted(tmp_path / "run", on_event=heard.append, **how)
     assert result.summary["unmerged"] == 3
     (told,) = [e for e in heard if e["event"] == "unmerged"]
     assert (told["round"], told["cluster"], told["answers"], told["needed"]) == (1, 0, 10, 11)
+    assert "cluster 0 keeps its model: 10 answered, and it takes 11" in progress.warning(told)
+    assert dict(doubts(result.summary))["merge"].startswith("3 times")
+    found = "\n".join(verdict.warnings(report.read(tmp_path / "run")))
+    assert "Too few answers to withstand hostile ones" in found
+
+
+@pytest.mark.parametrize("kind", ["label-flip", "cluster-capture"])
+def test_poisoned_data_are_the_same_in_worker_processes(kind: Any) -> None:
+    attack = Attack(kind=kind, share=0.2, start=2)
+    how: dict[str, Any] = {"attack": attack, "rounds": 2, "server": ServerOptimiser()}
+    serial, pool = (fitted(engine=name, workers=2, **how) for name in ("serial", "pool"))
+    assert torch.equal(serial.state.models, pool.state.models)
+    assert not torch.equal(serial.state.models, fitted(**how | {"attack": None}).state.models)
 
 
 def test_a_run_in_two_halves_has_the_bytes_of_the_run_in_one(tmp_path: Path) -> None:

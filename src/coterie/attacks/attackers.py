@@ -39,12 +39,12 @@ def attackers(attack: Attack, population: Population, seed: int) -> Attackers:
             fix="choose one of them, or a partition with groups, as rotation",
         )
     found = named(attack, population) if attack.clients else drawn(attack, population, seed)
-    if len(found) == len(population):
+    if len(found) in (0, len(population)):
         raise ConfigError(
-            "every client would be hostile",
+            f"{'every' if found else 'no'} client would be hostile",
             code="C085",
             where="attack.clients" if attack.clients else f"attack.share = {attack.share}",
-            fix="leave some honest",
+            fix="leave some honest" if found else "a larger share, or name some in attack.clients",
         )
     return Attackers(attack, found)
 

@@ -79,7 +79,8 @@ def norm_clipped(rows: Tensor, start: Tensor) -> Tensor:
     step = rows - start
     norms = step.double().norm(dim=1)
     factor = (middle(norms) / norms.clamp(min=1e-300)).clamp(max=1)
-    return start + (step * factor.to(step.dtype)[:, None]).mean(0)
+    clipped: Tensor = step * factor.to(step.dtype)[:, None]
+    return start + clipped.mean(0)
 
 
 def middle(x: Tensor) -> Tensor:
