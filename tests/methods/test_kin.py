@@ -145,7 +145,7 @@ def test_who_tries_is_sent_few_models_and_not_again_for_the_same_pull() -> None:
         state = replace(method.round(state, fed.at(t)), round=t + 1)
         tried += [a for a in fed.ledger if a.task == "Gains"]
     model = 4 * fed.layout.size
-    assert all((a.down == (1 + TRIES) * model).all() for a in tried)
+    assert all((a.down <= (1 + TRIES) * model).all() for a in tried)
     times = sum(int((a.clients == 0).sum()) for a in tried)
     assert 1 <= times < 4
     assert state.assign.tolist() == [i // 3 for i in range(12)]

@@ -27,7 +27,7 @@ from coterie.words.server import ServerOptimiser
 
 DEVIATION = 1.4826  # a standard deviation in median deviations, if rises are normal
 LEAST_RISE = 0.01  # a median deviation: losses always differ a little
-TRIES = 2  # models that a client tries at once: the two that it was pulled to most
+TRIES = 2  # models that a client tries at once, if it is pulled to as many
 
 
 @dataclass(frozen=True)
@@ -47,21 +47,22 @@ class Kin:
         2  # rounds before a look for other clusters; twice as many after one in vain; 0: never
     )
     follow: bool = True  # move, split and merge by the clients' losses; False: first groups stay
-    tune_epochs: Count = 1  # of the last layer on the client's own data, before use, if it helps
+    tune_epochs: Count = 5  # of the last layer on the client's own data, before use, if it helps
     landmarks: Whole = LANDMARKS  # clients grouped at once, others join as newcomers; 0: all
     server: ServerOptimiser = field(default=ServerOptimiser(), kw_only=True)  # of the average
 
     kind = "clustered"
 
     @property
-    def tuning(self) -> Solver:
-        """How a client tunes the last layer."""
-        return replace(self.solver, epochs=self.tune_epochs, steps=0)
+    def touch(self) -> Solver:
+        """How a client tunes models that it compares: one epoch, lest it makes them all alike."""
+        return replace(self.solver, epochs=1, steps=0)
 
     @property
     def score(self) -> VerifiedScore:
         """The cluster's model, and what the client's own tuning makes of it where that helps."""
-        return VerifiedScore(self.tuning, train="head")
+        tuning = replace(self.solver, epochs=self.tune_epochs, steps=0)
+        return VerifiedScore(tuning, train="head")
 
     def warm(self, sizes: Tensor) -> TrainHalves:
         """The two short trainings from the initial model."""
@@ -87,6 +88,8 @@ class Kin:
         looking = self.look > 0 and now >= due
         task = Train(self.solver, report=("before", "halves") if looking else ("before",))
         w = fed.ask(fed.sample(self.fraction, among=state.placed), task, state)
+        if not w:
+            return state
         start, state = state, self.move(state, w, looking, fed)
         w = pick(w, (state.assign[w.clients] == start.assign[w.clients]).nonzero().flatten())
         state = self.server.advance(state, self.server.merged(state, w), fed.layout)
@@ -94,7 +97,7 @@ class Kin:
         if looking:
             state = self.pull_apart(start, state, w, fed)
             state, gap = self.unite(start, state, w, fed), 2 * gap
-        if not torch.equal(start.assign, state.assign):  # where something changed, more may
+        if state.k != start.k:  # where something changed, more may
             gap, due = self.look, min(due, now + self.look)
         return state.hold(look=torch.tensor([now + gap if looking else due, gap]))
 
@@ -103,19 +106,16 @@ class Kin:
     def move(self, state: State, w: Replies, again: bool, fed: Federation) -> State:
         """Whose training led towards another cluster's model tries it, and moves if it is better.
 
-        Who tried in vain tries again if it is pulled harder, or when all is tried `again`.
+        Who tried in vain tries again if it is pulled harder, if somebody moved since, or at a look.
         """
-        if not w:
-            return state
-        pull = pulls(state, w)  # (m, k)
-        hardest = pull.amax(1)
-        vain = state.memory["vain"] * (not again)
-        trying = (hardest > vain[w.clients]).nonzero().flatten()
-        nearest = pull[trying].argsort(1, descending=True)[:, : min(TRIES, state.k - 1)]
-        goes, target = self.better_off(state, w.clients[trying], nearest, fed)
+        pull, toward = pulls(state, w).sort(1, descending=True)  # (m, k)
+        hardest, vain = pull[:, 0], state.memory["vain"] * (not again)
+        trying = hardest > vain[w.clients]
+        several = min(TRIES, int((pull[trying] > 0).any(0).sum()))
+        goes, target = self.better_off(state, w.clients[trying], toward[trying, :several], fed)
         vain = vain.index_copy(0, w.clients[trying], hardest[trying])
         return state.reassign(goes, target).hold(
-            vain=vain.index_fill(0, goes, 0),
+            vain=vain * (not len(goes)),
             fit=state.memory["fit"].index_fill(0, goes, torch.inf),
             signature=state.memory["signature"].index_fill(0, goes, 0),  # of its data before
         )
@@ -126,7 +126,7 @@ class Kin:
         """Who of these loses clearly less with one of these clusters' models (m, j), and which."""
         if not others.numel():
             return clients[:0], clients[:0]
-        r = fed.ask(clients, Gains(self.tuning), state, others=state.models[others])
+        r = fed.ask(clients, Gains(self.touch), state, others=state.models[others])
         if not r:
             return clients[:0], clients[:0]
         others = others[torch.isin(clients, r.clients)]
@@ -140,8 +140,6 @@ class Kin:
 
     def part(self, start: State, state: State, w: Replies, fed: Federation) -> State:
         """Strangers of one cluster leave it together, if that helps them and the others."""
-        if not w:
-            return state
         rise, now = self.rises(state, w), w.extra["before"].double()
         fit = state.memory["fit"]
         state = state.hold(fit=fit.index_copy(0, w.clients, torch.minimum(fit[w.clients], now)))
@@ -190,7 +188,7 @@ class Kin:
 
     def helps(self, w: Replies, labels: Tensor, fed: Federation) -> bool:
         """Whether clients clearly gain by these groups, and none of the groups loses."""
-        said = trial(w, labels, self.tuning, fed, self.server)
+        said = trial(w, labels, self.touch, fed, self.server)
         return (
             said is not None
             and said.gain > self.gain
@@ -210,7 +208,7 @@ class Kin:
         c, d = sorted(divmod(int(apart.argmin()), state.k))
         both = pick(w, torch.cat([seen[c], seen[d]]).sort().values)
         labels = (state.assign[both.clients] == d).long()
-        said = trial(both, labels, self.tuning, fed, self.server)
+        said = trial(both, labels, self.touch, fed, self.server)
         if said is None or said.sure > -self.sure or said.most > 0:
             return state
         return united(state, c, d, mean_model(state, c, d, fed.sizes))
