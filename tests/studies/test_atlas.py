@@ -10,6 +10,7 @@ import pytest
 from coterie.cli.main import call
 from coterie.data.kinds import parse
 from coterie.studies.atlas import results, tables
+from coterie.studies.atlas.advice import Advice, learned, said_of
 from coterie.studies.atlas.findings import findings, of_kind
 from coterie.studies.atlas.grid import FILE, Atlas, Cell, Place
 from coterie.studies.atlas.page import markdown, text, write_page
@@ -201,3 +202,39 @@ def test_how_safe_a_method_is_counts_places_and_its_largest_loss() -> None:
     table = tables.safety(found, findings(found))
     rows = {row[0]: row[1:3] for row in table.rows}
     assert rows == {"ifca": ("1/1", "+0.0"), "fedavg": ("0/1", "n/a"), "local": ("0/1", "-10.0")}
+
+
+def test_advice_comes_back_from_its_file_and_is_the_results_own(tmp_path: Path) -> None:
+    found = grid_of({"fedavg": 0.7, "local": 0.6, "ifca": 0.9, "kin": 0.9})
+    found.add(seen_in("none", 11, 0.0))
+    made = learned(found)
+    made.save(tmp_path / "advice.json")
+    again = Advice.load(tmp_path / "advice.json")
+    assert again == made
+    assert again.lessons["none"].level == ("ifca", "kin")
+    assert again.lessons["none"].text == findings(found)[0].advice
+    assert said_of("local", again).endswith("in 0 of 1 place, at most 10.0 points below FedAvg")
+    assert said_of("ditto", again) == "the atlas has no results of it yet"
+    assert Advice.load(tmp_path / "nothing.json") is None
+
+
+def seen_in(kind: str, seed: int, labels: float, data: str = "digits") -> list[Row]:
+    note = f"labels={labels:.3f} sizes=0.000"
+    row = made("", seed, 0.0)._replace(kind=kind, stage="signs", data=data, note=note, revision=0)
+    return [row]
+
+
+def test_clients_are_read_as_the_kind_whose_signs_are_nearest() -> None:
+    found = Results(ATLAS)
+    for i, data in enumerate(("digits", "mnist", "svhn")):
+        found.add(seen_in("none", 11 + i, 0.01 * i, data))
+        found.add(seen_in("label-groups", 11 + i, 0.9 + 0.01 * i, data))
+    advice = learned(found)
+    read = advice.read({"labels": 0.85, "sizes": 0.0})
+    assert read is not None
+    assert (read.kind, read.right, read.of) == ("label-groups", 3, 3)
+    assert read.far, "places are within 0.02 of one another"
+    near = advice.read({"labels": 0.005, "sizes": 0.0})
+    assert near is not None
+    assert (near.kind, near.far) == ("none", False)
+    assert learned(Results(ATLAS)).read({}) is None

@@ -44,6 +44,7 @@ def atlas(
     ] = None,
     run: Annotated[bool, typer.Option(help="Run what is missing, or only show the rest.")] = True,
     format: Annotated[str, typer.Option(help="text, md, csv, latex or html.")] = "text",
+    advice: Annotated[Path | None, typer.Option(help="Write here what inspect advises by.")] = None,
     list: Annotated[bool, typer.Option("--list", help="Only say what would be run.")] = False,
     quiet: Quiet = False,
 ) -> None:
@@ -78,6 +79,11 @@ def atlas(
 
     known = asked.known()
     say.result(text(known, format))
+    if advice:
+        from coterie.studies.atlas.advice import learned
+
+        learned(known).save(advice)
+        say.label("advice", str(advice))
     say.label("records", str(asked.file))
     say.label("report", str(write_page(known, out / "report.html", command(*sys.argv[1:]))))
 

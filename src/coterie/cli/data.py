@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from coterie.config import Config
     from coterie.data.dataset import Data
     from coterie.data.population import Population
+    from coterie.studies.atlas.advice import Lesson
     from coterie.studies.inspection import Inspection
 
 NAMED = 12  # clients of a cluster that are told by name
@@ -281,8 +282,19 @@ def report(seen: Inspection) -> str:
     return (
         f"{silent}coefficient of variation: pull {seen.pull:.3f}, push {seen.push:.3f}\n"
         f"mean Hopkins: {seen.hopkins:.3f}  (rounds of FedAvg before: {seen.rounds})\n\n"
-        f"{table}\n\n{seen.verdict}{together(seen)}"
+        f"{table}\n\n{seen.verdict}{together(seen)}\n{seen.checked}\n{taught(seen)}"
     )
+
+
+def taught(seen: Inspection) -> str:
+    """What the atlas says of clients like these."""
+    if seen.reading is None:
+        return "atlas: no results come with this version, so that it advises nothing"
+    said = f"atlas: {seen.reading.text}"
+    if seen.lesson is None:
+        return f"{said}\n       it has no results of methods there yet"
+    tests = f"{count(seen.lesson.runs, 'run')} in {count(seen.lesson.places, 'place')}"
+    return f"{said}\n       {seen.lesson.text} ({tests})"
 
 
 def together(seen: Inspection) -> str:
@@ -301,6 +313,13 @@ def chosen(seen: Inspection) -> float:
     return float(below[-1]) if below else 0.0
 
 
+def suggested(lesson: Lesson) -> str:
+    """The method to take: FedAvg where nothing is clearly better, or else the best."""
+    from coterie.config.grid import split
+
+    return "fedavg" if "fedavg" in lesson.level else split(lesson.best)[0]
+
+
 def advice(seen: Inspection, source: str, flags: dict[str, Any]) -> str:
     """What to run next."""
     if (Path(source) / "run.toml").exists() or source.endswith(".toml"):
@@ -309,7 +328,9 @@ def advice(seen: Inspection, source: str, flags: dict[str, Any]) -> str:
     else:
         words = ["run", "--data", source]
     words += [f"{key}={value}" for key, value in flags.items() if value is not None]
-    if seen.measure == "l2" and seen.clustered:
+    if seen.lesson is not None and not (seen.reading and seen.reading.far):
+        words += ["--method", suggested(seen.lesson)]
+    elif seen.measure == "l2" and seen.clustered:
         words += ["--method", "fedclust", f"fedclust.threshold={seen.cut.threshold:.4g}"]
     else:
         words += ["--method", "fedclust" if seen.clustered else "fedavg"]

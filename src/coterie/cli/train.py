@@ -69,6 +69,8 @@ def run(
     if not json:
         for text in config.notes:
             say.label("note", text)
+        if "method" not in config.origins:
+            say.label("method", unnamed(config.method, config.data.source))
     from coterie.studies.experiment import fresh
 
     folder = out or fresh(config)
@@ -79,6 +81,14 @@ def run(
         result = running.execute(config, folder, listen, page=not no_report)
     code = running.own_code(config)
     conclude(config.method, result, json, lambda n: running.again(folder, code, "--rounds", n))
+
+
+def unnamed(method: str, source: str) -> str:
+    """What is taken where no method is named, how it stands in the atlas, and how to know more."""
+    from coterie.studies.atlas.advice import Advice, said_of
+
+    look = command("inspect", source)
+    return f"{method}, as none is named; {said_of(method, Advice.load())}; {look} sees which suit"
 
 
 def resume(

@@ -7,7 +7,9 @@ by FedClust's automatic cut: verdict, advice and facts all follow it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import torch
@@ -23,11 +25,23 @@ from coterie.methods.cflgt import CFLGT
 from coterie.methods.fedclust import FedClust
 from coterie.runs import metrics
 from coterie.studies.arguments import clients_of
+from coterie.studies.atlas.advice import Advice, Lesson, Reading
+from coterie.studies.signs import noise_floor, signs
 from coterie.studies.training import Model, build_layout
 from coterie.tasks.signature import Trajectory
 from coterie.tasks.solver import Solver
 from coterie.words.distance import variation
-from coterie.words.grouping import Curve, Cut, Linkage, auto_cut, curve, mean_hopkins
+from coterie.words.grouping import (
+    Curve,
+    Cut,
+    Linkage,
+    Verified,
+    auto_cut,
+    curve,
+    mean_hopkins,
+)
+
+CLEAR = 2.0  # standard errors, over clients, of what groups explain
 
 
 @dataclass(frozen=True)
@@ -47,6 +61,8 @@ class Inspection:
     curve: Curve  # threshold, number of clusters, silhouette
     cut: Cut  # where the tree is cut if nobody says where
     missing: tuple[str, ...] = ()  # clients whose numbers were not finite
+    signs: Mapping[str, float] = field(default_factory=dict)  # of how clients differ, beyond noise
+    floor: Verified | None = None  # groups that hold on the other half of everybody's data
 
     @property
     def clustered(self) -> bool:
@@ -70,6 +86,31 @@ class Inspection:
             f"trajectories: Hopkins {self.hopkins:.2f} (0.5 is chance)\n"
             f"updates: the automatic cut finds {found}"
         )
+
+    @property
+    def checked(self) -> str:
+        """Whether groups hold on the half of everybody's data that they were not made from."""
+        if self.floor is None:
+            return ""
+        if self.floor.gain <= 0 or self.floor.sure < CLEAR:
+            return "noise floor: no groups made from one half of everybody's data hold on the other"
+        k, gain, sure = count(self.floor.k, "group"), self.floor.gain, self.floor.sure
+        return (
+            f"noise floor: {k} made from one half of everybody's data explain {gain:.0%} of how "
+            f"the other halves differ ({sure:.1f} standard errors)"
+        )
+
+    @cached_property
+    def reading(self) -> Reading | None:
+        """The kind of difference of the atlas that these clients are most like, if it has any."""
+        advice = Advice.load()
+        return advice.read(self.signs) if advice and self.signs else None
+
+    @cached_property
+    def lesson(self) -> Lesson | None:
+        """What the atlas says of that kind; None if it has no results of it."""
+        advice = Advice.load()
+        return advice.lessons.get(self.reading.kind) if advice and self.reading else None
 
     def facts(self) -> dict[str, Any]:
         """Everything as plain values."""
@@ -99,6 +140,17 @@ class Inspection:
                 "labels": self.cut.labels.tolist(),
             },
             "verdict": self.verdict,
+            "signs": dict(self.signs),
+            "noise_floor": self.floor
+            and {
+                "groups": self.floor.k,
+                "gain": self.floor.gain,
+                "standard_errors": self.floor.sure,
+                "peers": self.floor.peers,
+                "labels": self.floor.labels.tolist(),
+            },
+            "like": self.reading and asdict(self.reading),
+            "advice": self.lesson and asdict(self.lesson),
         }
 
     def plot(self) -> Any:
@@ -152,6 +204,7 @@ def inspect(
     T = z.values[torch.isin(z.clients, both)]
     D = clust.distances(theta.values[torch.isin(theta.clients, both)], fed)
     pull, push = variation(T).tolist()
+    found = noise_floor(fed.at(-2), local)
     answered = set(both.tolist())
     return Inspection(
         names=tuple(fed.names[i] for i in both.tolist()),
@@ -167,4 +220,6 @@ def inspect(
         curve=curve(D, linkage),
         cut=auto_cut(D, linkage=linkage, attach=clust.attach),
         missing=tuple(name for i, name in enumerate(fed.names) if i not in answered),
+        signs=signs(found, population, population.classes),
+        floor=found.groups,
     )

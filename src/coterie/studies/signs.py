@@ -13,8 +13,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize, one_hot
 
+from coterie import engines
+from coterie.config import Config
 from coterie.core.client import Client
 from coterie.core.types import Federation, State
+from coterie.studies import experiment
 from coterie.tasks import Solver, TrainHalves, equal_steps
 from coterie.tasks.verify import halves
 from coterie.words.grouping import Verified, verified_groups
@@ -32,8 +35,8 @@ def apart(a: Tensor, b: Tensor) -> float:
     a and b (n, d) are the same of everybody's two halves. NaN: somebody has nothing to show there.
 
     >>> same = torch.tensor([[1.0], [2.0], [1.5]])
-    >>> round(apart(same, same), 2), apart(same, same.flip(0)) < 0.5
-    (1.0, True)
+    >>> apart(same, same), apart(same, torch.tensor([[2.0], [1.0], [1.5]]))
+    (1.0, 0.0)
     """
     there = ~(a.isnan().any(1) | b.isnan().any(1))
     a, b = a[there].double(), b[there].double()
@@ -46,9 +49,8 @@ def apart(a: Tensor, b: Tensor) -> float:
     return min(1.0, max(0.0, 1 - own / others)) if others > 0 else 0.0
 
 
-def signs(fed: Federation, clients: Sequence[Client], classes: int, solver: Solver) -> Signs:
-    """All signs of some clients, who train from the initial model and keep nothing of it."""
-    found = noise_floor(fed, solver)
+def signs(found: Floor, clients: Sequence[Client], classes: int) -> Signs:
+    """All signs of some clients, whose trainings on two halves found a noise floor."""
     a, b = found.halves.unbind(1)
     some = [clients[i] for i in range(min(len(clients), MOST))]
     pairs = [halves(client) for client in some]
@@ -70,6 +72,18 @@ def signs(fed: Federation, clients: Sequence[Client], classes: int, solver: Solv
         "peers": 1 / (1 + found.groups.peers),
         "sizes": min(1.0, float(sizes.std(correction=0) / sizes.mean())),
     }
+
+
+def signs_of(config: Config) -> Signs:
+    """The signs of an experiment's clients."""
+    torch.set_num_threads(config.engine.threads)
+    clients = experiment.population(config)
+    config = experiment.with_network(config, clients.shape)
+    layout = experiment.network(config, clients.shape, clients.classes)
+    name = "serial" if config.engine.name == "auto" else config.engine.name
+    fed = engines.build(name, clients, layout, config.seed)
+    found = noise_floor(fed, experiment.solver(config.train, Solver()))
+    return signs(found, clients, clients.classes)
 
 
 def meaning(pairs: Sequence[tuple[Client, Client]], classes: int) -> float:

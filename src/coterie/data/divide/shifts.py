@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 from torch.nn.functional import conv1d, pad
@@ -11,9 +13,7 @@ from coterie.core.rng import stream
 PATTERNS = 509  # of noise; sample i has the one at i modulo this, whenever and wherever it is seen
 
 
-def shifted(
-    x: Tensor, index: Tensor, levels: tuple[float, float, float], address: tuple[int, str]
-) -> Tensor:
+def shifted(x: Tensor, index: Tensor, levels: Sequence[float], address: tuple[int, str]) -> Tensor:
     """Samples with so much contrast, noise and blur: as light goes, the lens before the sensor.
 
     The noise of a sample follows from the seed and part in `address` and its place in the data.

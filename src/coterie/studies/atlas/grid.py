@@ -191,6 +191,7 @@ class Atlas:
         leaves = toml.leaves(self.settings)
         common = [(".".join(p), reduce(getitem, p, self.settings)) for p in leaves]
         wanted = round(kind.needs * self.clients * place.size)
+        test: Settings
         if kind.own:
             test = [("data.test_share", round(1 - place.size / kind.own, 3))]
         elif source.samples:

@@ -15,11 +15,11 @@ from coterie.runs.files import text_of, understanding
 from coterie.runs.history import csv_lines
 from coterie.studies.atlas.grid import Atlas, Cell, Place
 
-Stage = Literal["choice", "result"]
+Stage = Literal["choice", "result", "signs"]
 
 
 class Row(NamedTuple):
-    """One run that is reported, or the choice of a method's settings that came before it."""
+    """One run that is reported, the choice of settings that came before it, or signs of a place."""
 
     stage: str
     role: str
@@ -40,7 +40,7 @@ class Row(NamedTuple):
     seconds: float | None = None
     scores: tuple[float, ...] = ()  # accuracy of each client, in the order of the clients
     population: str = ""  # what the clients are made of: equal for whoever is compared
-    note: str = ""  # of a choice: what was tried, and its validation accuracy
+    note: str = ""  # what was tried, and its validation accuracy; or the signs
     version: int = 0  # of the grid
     revision: int = 0  # of the method
     cut: str = ""  # what is other than in the grid
@@ -129,6 +129,10 @@ class Results:
     def result(self, cell: Cell) -> Row | None:
         """What a run gave."""
         return self.rows.get(("result", cell))
+
+    def looked(self, place: Place, seed: int) -> Row | None:
+        """How the clients of a place differ."""
+        return self.rows.get(("signs", Cell(place, "", seed)))
 
     def at(self, kind: str) -> Mapping[tuple[Place, int], Mapping[str, Row]]:
         """The runs that came to their end in a kind of difference: by place and seed, by method.

@@ -29,6 +29,9 @@ from coterie.studies.atlas.grid import Atlas, Cell, Place, Settings
 from coterie.studies.atlas.results import Results, Row, read, save
 from coterie.studies.comparison.cells import error_text, run_cell
 from coterie.studies.comparison.tuning import Search, tune
+from coterie.studies.signs import signs_of
+
+LOOKING = "fedavg"  # whose experiment is looked at: all methods of a place have the same clients
 
 
 @dataclass(frozen=True)
@@ -118,6 +121,8 @@ class Runner:
                 self.tell(event | {"failed": error_text(error)})
                 continue
             self.tell(event | {"row": row, "seconds": time.perf_counter() - start})
+        for place, seed in dict.fromkeys((cell.place, cell.seed) for cell in cells):
+            self.look(place, seed)  # also where all runs were known
 
     def one(self, cell: Cell) -> Row:
         """A run, after its settings were chosen."""
@@ -125,6 +130,15 @@ class Runner:
         if choice.accuracy is None:
             return self.keep(self.row(cell, "result", choice.settings, None, note=choice.note))
         return self.keep(self.measure(cell, choice.settings))
+
+    def look(self, place: Place, seed: int) -> None:
+        """How the clients of a place differ, once for all methods; what is to come is not seen."""
+        if self.asked.atlas.kinds[place.kind].drift or self.known.looked(place, seed):
+            return
+        config = experiment(self.given(place), LOOKING, seed)
+        found = signs_of(config)
+        told = " ".join(f"{name}={value:.3f}" for name, value in found.items())
+        self.keep(self.row(Cell(place, "", seed), "signs", "", None, note=told))
 
     def keep(self, row: Row) -> Row:
         """Write a row down."""
