@@ -15,7 +15,10 @@ def main() -> None:
     gc.set_threshold(PATIENCE)
     from coterie.cli import main as command
 
-    command()
+    try:
+        command()
+    finally:
+        gc.freeze()  # all of it ends now: Python need not look through PyTorch once more, thrice
 
 
 if __name__ == "__main__":
