@@ -130,7 +130,9 @@ def usage(error: click.UsageError) -> ConfigError:
 
 def as_setting(error: NoSuchOption) -> str:
     """What `run` has an option for is a setting of every command that takes settings."""
-    from coterie.cli.app import program, typer
+    import typer
+
+    from coterie.cli.app import program
 
     here = error.ctx.command.params if error.ctx else []
     run = typer.main.get_command(program(["run"]))
