@@ -36,7 +36,7 @@ print(sum(os.times()[:4]) - before)
 ENGINE = """
 import gc, time
 from coterie.__main__ import PATIENCE
-gc.set_threshold(PATIENCE)  # as commands have it
+gc.set_threshold(*PATIENCE)  # as commands have it
 import coterie.studies.experiment, coterie.engines.choice, coterie.engines.front
 import torch
 from coterie.data.population import Population
