@@ -14,8 +14,9 @@ test: install  ## every test
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 	$(BIN)/python -m tests.golden
 
-test-federation: install  ## real servers and clients on this machine (about 10 minutes)
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "federation and not thorough" tests/engines/flower
+# Three at once on two cores: half of the time they wait for each other's processes.
+test-federation: install  ## real servers and clients on this machine (about 8 minutes)
+	$(BIN)/python -m pytest -n 3 --dist loadgroup -m "federation and not thorough" tests/engines/flower
 
 test-thorough: install  ## what follows from other tests, tried all the same (about 15 minutes)
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m thorough

@@ -34,7 +34,9 @@ print(sum(os.times()[:4]) - before)
 
 # What a run has before it builds its engine is there; what the engine brings with it is counted.
 ENGINE = """
-import time
+import gc, time
+from coterie.__main__ import PATIENCE
+gc.set_threshold(*PATIENCE)  # as commands have it
 import coterie.studies.experiment, coterie.engines.choice, coterie.engines.front
 import torch
 from coterie.data.population import Population

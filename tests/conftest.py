@@ -12,8 +12,10 @@ import pytest
 import torch
 from hypothesis import settings
 
+from coterie.__main__ import PATIENCE
+
 torch.set_num_threads(1)
-gc.set_threshold(20_000)  # as the commands have it: what PyTorch brought with it stays
+gc.set_threshold(*PATIENCE)  # as the commands have it: what PyTorch brought with it stays
 # The same examples every time, and no deadline: a busy machine must not make a test fail.
 settings.register_profile("coterie", deadline=None, derandomize=True)
 settings.load_profile("coterie")

@@ -4,18 +4,22 @@ import gc
 
 from coterie.core import stopping
 
-# New objects before the next look for garbage. By default it is 700, and a third of a million that
-# come with the libraries and stay are looked through hundreds of times.
-PATIENCE = 20_000
+# New objects before the next look for garbage among them, and such looks before one at what was
+# left. By default 700 and 10: a third of a million objects, which come with the libraries and stay,
+# are looked through again and again.
+PATIENCE = (20_000, 50)
 
 
 def main() -> None:
     """Run one command and exit with its code."""
     stopping.heed()
-    gc.set_threshold(PATIENCE)
+    gc.set_threshold(*PATIENCE)
     from coterie.cli import main as command
 
-    command()
+    try:
+        command()
+    finally:
+        gc.freeze()  # all of it ends now: Python need not look through PyTorch once more, thrice
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import subprocess
 import sys
 import zipfile
@@ -18,41 +19,26 @@ from coterie.models import loading
 from tests.cli.test_cli import call
 from tests.studies.test_federation import Server
 
-# Loaders as docs/export.md shows them, in a process that has no coterie.
+# Loaders as docs/export.md prints them, in a process that has no coterie.
+DOCS = Path(__file__).parents[2] / "docs" / "export.md"
+SECTION = DOCS.read_text().partition("## Used without coterie")[2].partition("\n## ")[0]
+[FIRST, SECOND] = re.findall(r"^```text\n(.*?)^```$", SECTION, re.DOTALL | re.MULTILINE)
+LOADERS = dict(zip(("safetensors", "pt2", "onnx"), (FIRST, *SECOND.split("\n\n")), strict=True))
 HEAD = """
 import sys; sys.modules["coterie"] = None
 import json, numpy as np, torch
-x = np.load("x.npy").astype("float32")
-"""
-LOADERS = {
-    "safetensors": """
 from collections import OrderedDict
-from safetensors import safe_open
-with safe_open("m.safetensors", "pt") as file:
-    card = json.loads(file.metadata()["coterie"])
-    weights = {name: file.get_tensor(name) for name in file.keys()}
-line = [(name, getattr(torch.nn, kind)(**options)) for name, kind, options in card["layers"]]
-net = torch.nn.Sequential(OrderedDict(line)).eval()
-net.load_state_dict(weights)
-peak, mean, std = (torch.tensor(card["scaling"][k]) for k in ("peak", "mean", "std"))
-logits = net((torch.tensor(x) / peak - mean) / std).detach().numpy()
-""",
-    "pt2": """
-extra = {"coterie.json": ""}
-model = torch.export.load("m.pt2", extra_files=extra).module()
-card = json.loads(extra["coterie.json"])
-logits = model(torch.tensor(x)).detach().numpy()
-""",
-    "onnx": """
-import onnxruntime
-session = onnxruntime.InferenceSession("m.onnx")
-card = json.loads(session.get_modelmeta().custom_metadata_map["coterie"])
-logits = session.run(None, {"x": x})[0]
-""",
+from torch import nn
+x = np.load("x.npy")
+"""
+MORE = {
+    "safetensors": "from safetensors import safe_open\nx = torch.tensor(x)\n",
+    "pt2": "x = torch.tensor(x)\n",
+    "onnx": "import onnxruntime\n",
 }
 TAIL = """
 assert card["classes"][3] == "3" and card["client"] == "2", card
-np.save("y.npy", logits)
+np.save("y.npy", np.asarray(torch.as_tensor(logits).detach()))
 """
 SMALL = ["partition.clients=4", "train.rounds=2", "engine.name=serial", "model.name=cnn-s"]
 
@@ -91,7 +77,8 @@ def test_an_export_says_without_coterie_what_the_model_says(format: str) -> None
     assert call(words) == 0
     x = ct.load("digits").x[:37]
     np.save("x.npy", x.numpy())
-    subprocess.run([sys.executable, "-c", HEAD + LOADERS[format] + TAIL], check=True)
+    script = HEAD + MORE[format] + LOADERS[format].replace("berlin.", "m.") + TAIL
+    subprocess.run([sys.executable, "-c", script], check=True)
     with torch.no_grad():
         expected = result.model("2")(result.population.data.scaler(x))
     torch.testing.assert_close(torch.tensor(np.load("y.npy")), expected, atol=1e-5, rtol=0)

@@ -41,6 +41,14 @@ def until(seen: Seen, selector: str) -> None:
     seen.page.locator(selector).first.wait_for(state="attached", timeout=LONG)
 
 
+def curve_end(seen: Seen) -> int | None:
+    """The last round of the curve as it is drawn."""
+    plot = "document.querySelector('[data-chart=accuracy] .plot')"
+    mean = f"{plot}.data?.find((trace) => trace.name === 'mean')?.x.at(-1)"
+    end: int | None = seen.page.evaluate(f"() => {mean}")
+    return end
+
+
 def clean(seen: Seen, address: str) -> None:
     """No complaint, no dialog, and no request to anybody else."""
     assert seen.errors == []
@@ -112,6 +120,11 @@ def test_a_resume_is_told_and_filters_hide(tmp_path: Path) -> None:
         measure(folder, 1, NAMES)
         until(seen, "#round[data-at='1']")
         seen.page.get_by_text("running, resumed at 0").wait_for(timeout=LONG)
+        end = time.monotonic() + LONG / 1000
+        while curve_end(seen) != 1:
+            assert time.monotonic() < end, "the curve trails the header"
+            time.sleep(0.1)
+        assert "(" not in seen.page.locator("#feed .start").inner_text(), "a repr is for nobody"
         assert seen.page.locator("#feed .round").count() == 2
         seen.page.locator(".filters input[value=round]").uncheck()
         assert seen.page.locator("#feed .round").count() == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import re
 import sys
@@ -45,7 +44,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.stdout.flush()
     except BrokenPipeError:  # the reader went away, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    gc.freeze()  # all of it ends now: Python need not look through PyTorch for garbage, thrice
     sys.exit(code)
 
 
@@ -132,7 +130,9 @@ def usage(error: click.UsageError) -> ConfigError:
 
 def as_setting(error: NoSuchOption) -> str:
     """What `run` has an option for is a setting of every command that takes settings."""
-    from coterie.cli.app import program, typer
+    import typer
+
+    from coterie.cli.app import program
 
     here = error.ctx.command.params if error.ctx else []
     run = typer.main.get_command(program(["run"]))
