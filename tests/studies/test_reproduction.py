@@ -15,6 +15,7 @@ import pytest
 from coterie.cli.main import call
 from coterie.core.errors import CheckpointError, ConfigError
 from coterie.runs.comparison import Comparison
+from coterie.runs.history import History, Row
 from coterie.runs.reading import Clusters
 from coterie.studies.reproduction import claims, joining, measures, results, running
 from coterie.studies.reproduction.measures import MEASURES
@@ -242,6 +243,16 @@ def test_clients_of_the_nearest_size_stand_for_those_of_the_paper() -> None:
     cell: Any = SimpleNamespace(facts={"sizes": sizes}, accuracy={"a": 0.5, "b": 0.7, "c": 0.9})
     assert measures.of_size(cell, "x;client column 1 with 100 samples") == pytest.approx(60)
     assert measures.of_size(cell, "x;client column 3 with 700 samples") == pytest.approx(90)
+
+
+def test_own_networks_reach_a_target_as_soon_as_enough_clients_were_drawn() -> None:
+    rows = [Row(0, c, "", "before", "accuracy", 0.0) for c in "abcd"]
+    rows += [Row(t, c, "", "traffic", "bytes_up", 8.0) for t, c in ((1, "a"), (2, "a"), (3, "b"))]
+    rows += [Row(5, "c", "", "traffic", "bytes_up", 8.0)]
+    rows += [Row(5, c, "", "tuned", "accuracy", 1.0) for c in "abcd"]
+    cell: Any = SimpleNamespace(history=History(rows), stage="before", summary={"rounds": 5})
+    wanted = [measures.rounds_drawn_to_target(cell, f"x;target {t}%") for t in (25, 50, 75, 80)]
+    assert wanted == [1, 3, 5, None]
 
 
 def test_shots_are_those_that_the_setting_names() -> None:
