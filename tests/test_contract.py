@@ -245,6 +245,7 @@ COMPANY: dict[tuple[str, str], tuple[dict[str, Any], dict[str, Any]]] = {
 }
 # Where halving or adding one is not the change to try.
 INSTEAD: dict[tuple[str, str], Any] = {
+    ("autocfl", "clustering"): "auto_cosine",
     ("cflgt", "damping"): 0.7,
     ("fedpfa", "layer"): "2",
     ("lg-fedavg", "private"): "none",

@@ -18,7 +18,7 @@ from coterie.config.resolved import dotted_keys, template
 from coterie.config.schema import SOLVER
 from coterie.config.source import assignment
 from coterie.core.errors import ConfigError
-from coterie.data.kinds import KINDS
+from coterie.data.kinds import KINDS, parts_of
 from coterie.data.named import NAMED
 from coterie.methods import METHODS
 
@@ -265,7 +265,11 @@ def test_the_template_has_every_key_of_the_kind(kind: str) -> None:
     text = template(data="digits", method="fedavg", partition=kind)
     config = loads(text)
     written = {".".join(p) for p in _leaves(text)}
-    assert written == set(dotted_keys(config)) - _commented(text)
+    parts = parts_of(config.partition.spec)
+    home = "partition." if len(parts) == 1 else "partition.{}."
+    unsaid = {home.format(part.name) + key for part in parts for key in part.unsaid}
+    assert written - unsaid == set(dotted_keys(config)) - _commented(text)
+    assert written | _commented(text) >= unsaid, "also what a resolved file leaves out"
 
 
 def _commented(text: str) -> set[str]:

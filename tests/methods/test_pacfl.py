@@ -13,6 +13,7 @@ from coterie.methods.pacfl import PACFL
 from coterie.tasks.signature import Basis
 from coterie.tasks.solver import Solver
 from coterie.words.distance import basis, subspaces
+from coterie.words.grouping import auto_cut, neighbour_cut
 from tests.methods.planted import groups_of, states
 from tests.methods.planted import subspaces as planted
 from tests.tiny import FEATURES, federation
@@ -71,3 +72,26 @@ def test_one_cluster_is_fedavg_to_the_bit() -> None:
     )
     for a, b in zip(*pairs, strict=True):
         assert torch.equal(a.models, b.models)
+
+
+def nested() -> tuple[torch.Tensor, list[int]]:
+    """Angles of four groups of five of which two and two are nearer, as turned images have them."""
+    group = torch.arange(20) // 5
+    apart = torch.where(group[:, None] // 2 == group // 2, 14.0, 60.0)
+    D = torch.where(group[:, None] == group, 5.5, apart)
+    noise = torch.rand(20, 20, generator=stream(0, "noise"))
+    return (D + noise + noise.T).fill_diagonal_(0), group.tolist()
+
+
+def test_the_automatic_cut_stops_where_clients_are_no_longer_as_near_as_neighbours() -> None:
+    D, truth = nested()
+    assert neighbour_cut(D).labels.tolist() == truth
+    assert auto_cut(D).k == 2, "the widest gap is between the pairs"
+    assert PACFL(SOLVER).groups(D).tolist() == truth
+
+
+def test_the_automatic_cut_leaves_alike_clients_together_whatever_their_noise() -> None:
+    noise = torch.rand(20, 20, generator=stream(1, "noise"))
+    D = (5 + noise + noise.T).fill_diagonal_(0)
+    assert neighbour_cut(D).k == 1
+    assert neighbour_cut(torch.zeros(1, 1)).labels.tolist() == [0]

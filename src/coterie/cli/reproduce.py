@@ -21,6 +21,20 @@ if TYPE_CHECKING:
     from coterie.studies.reproduction.running import Asked
 
 
+Results = Annotated[
+    Path | None,
+    typer.Option(help="A folder of CSVs: what it has is not run again, what is new joins it."),
+]
+Copy = Annotated[
+    Path | None, typer.Option(help="Only write its experiment file here, to change it.")
+]
+Tune = Annotated[
+    list[str] | None,
+    typer.Option(help="Only choose what a paper leaves open: 'dapfl.lam=0.01,0.1,1'."),
+]
+Out = Annotated[Path, typer.Option(help="The folder of all reproductions.")]
+
+
 def reproduce(
     table: Annotated[str | None, typer.Argument(help="A table, as fedclust-1.")] = None,
     settings: Annotated[
@@ -30,18 +44,12 @@ def reproduce(
     methods: Annotated[str, typer.Option(help="Only these, by the paper's name or ours.")] = "",
     seeds: Annotated[int, typer.Option(min=1, help="How many, counted from 0.")] = 1,
     rounds: Annotated[int | None, typer.Option(min=1, help="Fewer rounds than the paper.")] = None,
-    out: Annotated[Path, typer.Option(help="The folder of all reproductions.")] = Path(
-        "runs/reproduce"
-    ),
-    results: Annotated[
-        Path | None,
-        typer.Option(help="A folder of CSVs: what it has is not run again, what is new joins it."),
-    ] = None,
+    out: Out = Path("runs/reproduce"),
+    results: Results = None,
     format: Annotated[str, typer.Option(help="text, md, csv, latex or html.")] = "text",
     run: Annotated[bool, typer.Option(help="Run what is missing, or only show the rest.")] = True,
-    copy: Annotated[
-        Path | None, typer.Option(help="Only write its experiment file here, to change it.")
-    ] = None,
+    copy: Copy = None,
+    tune: Tune = None,
     quiet: Quiet = False,
 ) -> None:
     """Do a paper's table again, and show its numbers beside yours.
@@ -67,6 +75,9 @@ def reproduce(
     if copy is not None:
         copy.write_text((DATA / f"{asked.table.experiment}.toml").read_text(encoding="utf-8"))
         say.label("next", command("compare", copy))
+        return
+    if tune:
+        choose(asked, tune, quiet)
         return
     before = joining.known(results, asked.table) if results else ()
     if run:
@@ -95,6 +106,38 @@ def run_missing(asked: Asked, before: Sequence[Row], quiet: bool) -> None:
         say.note("\ninterrupted; every whole round is saved")
         say.label("next", f"{command(*sys.argv[1:])}    goes on from there")
         raise SystemExit(130) from None
+
+
+def choose(asked: Asked, texts: Sequence[str], quiet: bool) -> None:
+    """Try values of what a paper leaves open, and tell what is best on validation data.
+
+    Seeds that choose are not reported. What was tried is in tuning.json, a folder for each setting.
+    """
+    from coterie.cli.tune import searched, validating
+    from coterie.runs.tuning import Tuning
+    from coterie.studies.comparison import tuning
+    from coterie.studies.reproduction import running
+
+    for setting in asked.settings:
+        made = running.experiments(asked, setting)
+        chosen = {label: made.experiments[label] for label in asked.methods}
+        for config in chosen.values():
+            options.data_at_hand(config)
+        search = searched(chosen, texts, made.seeds, 1, None, None)
+        make = running.candidates(asked, setting, validating(chosen.values()), search.seeds)
+        rounds = next(iter(chosen.values())).train.rounds
+        folder = asked.folder / "tuning" / setting.folder
+        with watching(quiet) as listen:
+            best = tuning.tune(search, make, rounds, folder, on_event=listen)
+        found = Tuning.load(folder)
+        assert found is not None
+        say.result(f"{setting.dataset}, {setting.name}\n{found.table().to('text')}")
+        for text in found.sentences():
+            say.result(text)
+        say.label("records", f"{folder}  (tuning.json, a run for each candidate)")
+        words = [f"{k}={v}" for one in best.values() for k, v in one.settings.items()]
+        words += ["--methods", ",".join(asked.methods)]
+        say.label("next", command("reproduce", asked.table.name, *words))
 
 
 def listed() -> None:

@@ -86,8 +86,8 @@ def grid(
     given = list(settings)
     if any(key == "method" for key, _ in given):
         raise refused("method is given as a setting", "name the methods with --methods")
-    known = {table_name(split(m)[0]) for m in methods}
-    known |= {table_name(listed)} if isinstance(listed, str) else set()
+    named = [listed] if isinstance(listed, str) else [str(m) for m in listed or ()]
+    known = {table_name(split(m)[0]) for m in (*methods, *named)}
     made = {m: experiment_of(written, given, m, known, allow_code) for m in methods}
     public = max(config.data.public or 0 for config in made.values())
     if any((config.data.public or 0) != public for config in made.values()):

@@ -107,7 +107,7 @@ def keys(known: Mapping[str, Field], values: Mapping[str, Any]) -> Iterator[str]
     """A line for each key, its comment behind it; what is not set is commented out."""
     lines = {}
     for key, field in known.items():
-        value = values[key]
+        value = values.get(key, field.default)  # a kind leaves some of its own unsaid
         shown = "..." if value is None else toml.inline(value)
         lines[f"{'# ' * (value is None)}{toml.bare(key)} = {shown}"] = field
     width = min(30, max(map(len, lines), default=0))

@@ -230,7 +230,10 @@ def resolve_kind(
     if len(problems) == before:
         try:
             made = type(kind)(**out)
-            return {key: getattr(made, key) for key in out}  # what a value stands for, as 3 turns
+            out = {key: getattr(made, key) for key in out}  # what a value stands for, as 3 turns
+            usual = type(kind)()
+            silent = {key for key in kind.unsaid if out[key] == getattr(usual, key)}
+            return {key: value for key, value in out.items() if key not in silent}
         except FieldError as cause:
             for fault in cause.faults:
                 key = fault.field.split(".")[0]

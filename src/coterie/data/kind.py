@@ -17,6 +17,8 @@ class Kind:
     labels_in: ClassVar[str] = ""  # the field that says how many labels the data must have
     # Fields that came later: at their default they are left out of records, so that keys stay.
     later: ClassVar[tuple[str, ...]] = ()
+    # Of these, those that resolved files leave out at their default, so that older runs go on.
+    unsaid: ClassVar[tuple[str, ...]] = ()
     needs_owners: ClassVar[bool] = False  # each owner in the data is a client, all if none is said
 
     @property
@@ -43,7 +45,7 @@ class IID(Kind):
     With `stratified`, everyone has the same proportions of labels, as AutoCFL's IID has it.
     """
 
-    later = ("stratified",)
+    later = unsaid = ("stratified",)
     stratified: bool = False  # the same share of every label for everyone, not as they fall
 
 

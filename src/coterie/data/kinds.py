@@ -103,7 +103,7 @@ class LabelGroups(Kind):
     equally to its owners. With `alpha`, each client's labels are a Dirichlet draw over its group's.
     """
 
-    later = ("members", "alpha", "sizes")
+    later = unsaid = ("members", "alpha", "sizes")
     groups_in = "groups"
     groups: tuple[tuple[Whole, ...], ...] = AUTOCFL  # labels of each group; they may overlap
     equal: bool = True  # the same number of samples for everyone

@@ -10,12 +10,14 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Literal
 
+from torch import Tensor
+
 from coterie.core.bounds import Count, Positive, Share, Whole, dataclass
 from coterie.core.types import Federation, Replies, State
 from coterie.methods.group_once import LANDMARKS, kept, landmarks, round_in_groups
 from coterie.tasks import SGD, Basis, Score, Solver
 from coterie.words.distance import cross_subspaces, subspaces
-from coterie.words.grouping import agglomerate, nearest_group
+from coterie.words.grouping import agglomerate, nearest_group, neighbour_cut
 from coterie.words.server import ServerOptimiser
 
 
@@ -23,8 +25,9 @@ from coterie.words.server import ServerOptimiser
 class PACFL:
     """Each client sends p singular vectors of its data; those at small angles share a model.
 
-    Give `threshold` (beta, in degrees) or a number of `clusters`; with neither, the tree is cut
-    where its heights jump most, which may leave one cluster.
+    Give `threshold` (beta, in degrees) or a number of `clusters`. With neither, clients merge whose
+    smallest angles are about those between neighbours, or with `trace` the tree is cut where its
+    heights jump most; either may leave one cluster.
     """
 
     solver: Solver = Solver(lr=0.01, optimiser=SGD(momentum=0.5), epochs=10, batch=10)
@@ -69,10 +72,17 @@ class PACFL:
         """Proximity matrix and its tree; every cluster starts from theta^0."""
         some, others = landmarks(U, self.landmarks, fed)
         A = subspaces(some.values, self.angle)  # (m, m) degrees
-        labels = agglomerate(A, self.threshold, self.clusters, self.linkage)
+        labels = self.groups(A)
         state = state.regroup(some.clients, labels, fed.layout.initial).hold(
             bases=some.values,
             base_labels=labels,
             **kept(A, some.clients, len(fed.clients)),
         )
         return self.join(state, others)
+
+    def groups(self, A: Tensor) -> Tensor:
+        """(m,) labels: by what the user knows, or by what the angles themselves suggest."""
+        told = self.clusters or self.threshold is not None
+        if told or self.angle == "trace":
+            return agglomerate(A, self.threshold, self.clusters, self.linkage)
+        return neighbour_cut(A, self.linkage).labels

@@ -24,13 +24,13 @@ class PlanOptions(TypedDict, total=False):
     """Keywords of `fit` that say when a run is measured and what of it is kept: as in `Plan`."""
 
     every: int
-    first: int
-    last: int
     last_k: int
     target: float | None
     absent: Literal["last-known"] | None
     metrics: Sequence[str | Callable[..., Any]]
     tuned: int
+    first: int
+    last: int
     everybody: int
     checkpoint_every: int
     keep: int

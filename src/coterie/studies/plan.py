@@ -16,13 +16,13 @@ class Plan:
 
     rounds: Whole
     every: Count = 1  # evaluate every so many rounds, and at the end
-    first: Whole = 0  # and after each of so many first rounds
-    last: Whole = 0  # and of so many last ones
     last_k: Count = 10  # rounds in the mean over the last ones
     target: Share | None = None  # accuracy for rounds-to-target
     absent: Literal["last-known"] | None = None  # count who was not tested by its last known value
     metrics: tuple[str, ...] = ()  # measured beside accuracy and loss
     tuned: Whole = 0  # local epochs before one more test of everybody, after the last round
+    first: Whole = 0  # evaluate after each of so many first rounds, too
+    last: Whole = 0  # and of so many last ones
     everybody: Whole = 0  # first rounds in which every client takes part, whatever is drawn later
     checkpoint_every: Count = 1
     keep: Count = 2  # checkpoints kept

@@ -11,7 +11,9 @@ from coterie.core.units import seconds
 from coterie.studies.reproduction.joining import known
 from coterie.studies.reproduction.papers import TABLES
 from coterie.studies.reproduction.results import Row
-from coterie.studies.reproduction.table import Numbers, Table, Verdict
+from coterie.studies.reproduction.table import Key, Numbers, Table, Verdict
+
+WIDE = 6  # columns beside the method
 
 
 def numbers(rows: Sequence[Row]) -> Numbers:
@@ -52,10 +54,21 @@ def overview(folder: Path) -> str:
 def side_by_side(folder: Path, name: str) -> str:
     """One table: for each method paper and measured in every column, then its claims."""
     table = TABLES[name]
-    rows = known(folder, table)
+    rows, head = known(folder, table), f"**{name}: {table.title}.**"
     if not rows:
-        return f"Nothing of it is measured yet: `{command('reproduce', name)}` does.\n"
-    return "\n".join([*columns(rows), "", *claimed(folder, table), "", *how(rows)]) + "\n"
+        return f"{head} Nothing of it is measured yet: `{command('reproduce', name)}` does.\n"
+    tables = [line for some in readable(rows) for line in (*columns(some), "")]
+    return "\n".join([head, "", *tables, *claimed(folder, table), "", *how(rows)]) + "\n"
+
+
+def readable(rows: Sequence[Row]) -> Iterator[list[Row]]:
+    """The rows of some columns at a time: those of one data set, as many as a page is wide."""
+    for dataset in dict.fromkeys(r.dataset for r in rows):
+        mine = [r for r in rows if r.dataset == dataset]
+        heads = list(dict.fromkeys((r.setting, r.metric) for r in mine))
+        for i in range(0, len(heads), WIDE):
+            some = heads[i : i + WIDE]
+            yield [r for r in mine if (r.setting, r.metric) in some]
 
 
 def columns(rows: Sequence[Row]) -> Iterator[str]:
@@ -65,11 +78,8 @@ def columns(rows: Sequence[Row]) -> Iterator[str]:
     yield "| method | " + " | ".join(f"{d}, {s}: {m.replace('_', ' ')}" for d, s, m in heads) + " |"
     yield "| --- |" + " ---: |" * len(heads)
     for method in dict.fromkeys(r.method for r in rows):
-        cells = []
-        for dataset, setting, metric in heads:
-            row = next((r for k, r in by.items() if k == (method, dataset, setting, metric)), None)
-            cells.append("" if row is None else pair(row))
-        yield f"| {method} | " + " | ".join(cells) + " |"
+        found = [by.get(Key(method, *head)) for head in heads]
+        yield f"| {method} | " + " | ".join("" if r is None else pair(r) for r in found) + " |"
 
 
 def pair(row: Row) -> str:

@@ -92,6 +92,24 @@ def rounds_to_target(cell: Cell, setting: str) -> float | None:
     return None if hit is None else float(list(rounds)[hit - 1])
 
 
+def rounds_drawn_to_target(cell: Cell, setting: str) -> float | None:
+    """The first round in which the clients' own networks would reach the target in the mean.
+
+    Who was drawn counts with what its local epochs make of the last model (evaluate.tuned), who was
+    not yet with the untrained one: as if trained networks were as good in every round.
+    """
+    rows = cell.history.rows
+    own = {r.client: r.value for r in rows if r.client and (r.stage, r.metric) == TUNED}
+    first = cell.history.clients(0, stage=cell.stage) or dict.fromkeys(own, 0.0)
+    up = [r for r in rows if r.client in own and (r.stage, r.metric) == ("traffic", "bytes_up")]
+    drawn = {r.client: r.round for r in reversed(up) if r.round > 0 and r.value > 0}
+    for t in range(1, int(cell.summary["rounds"]) + 1):
+        reached = [own[c] if drawn.get(c, t + 1) <= t else first.get(c, 0.0) for c in own]
+        if reached and np.mean(reached) >= target_of(setting):
+            return float(t)
+    return None
+
+
 def megabits_to_target(cell: Cell, setting: str) -> float | None:
     """Megabits that an average client has moved, both ways, when the target is reached."""
     hit = rounds_to_target(cell, setting)
@@ -160,6 +178,7 @@ def clustering_rounds(cell: Cell, setting: str) -> float:
     return float(cell.clusters.settled)
 
 
+TUNED = ("tuned", "accuracy")
 MEASURES: dict[str, Measure] = {
     "final": final,
     "tuned": tuned,
@@ -170,6 +189,7 @@ MEASURES: dict[str, Measure] = {
     "newcomers_given": newcomers_given,
     "newcomers_adapted": newcomers_adapted,
     "rounds_to_target": rounds_to_target,
+    "rounds_drawn_to_target": rounds_drawn_to_target,
     "megabits_to_target": megabits_to_target,
     "clusters": clusters,
     "correct": correct,

@@ -156,6 +156,19 @@ def experiments(asked: Asked, setting: Setting) -> Grid:
         return grid(path, [*setting.given.items(), *asked.given], labels, asked.seeds)
 
 
+def candidates(
+    asked: Asked, setting: Setting, more: Iterable[tuple[str, Any]], seeds: Sequence[int]
+) -> Callable[[Sequence[str], int], Grid]:
+    """The experiments of some candidates in a setting, with so many rounds and these seeds."""
+    given = [*setting.given.items(), *asked.given, *more]
+
+    def make(labels: Sequence[str], rounds: int) -> Grid:
+        with as_file(asked.table.file) as path:
+            return grid(path, [*given, ("train.rounds", rounds)], labels, seeds)
+
+    return make
+
+
 def listed(path: Path) -> list[str]:
     """The methods that a file lists."""
     return [str(m) for m in tomllib.loads(path.read_text(encoding="utf-8"))["method"]]

@@ -16,6 +16,7 @@ from coterie.words.grouping.hierarchy import cut as cut
 from coterie.words.grouping.hierarchy import cut_k as cut_k
 from coterie.words.grouping.hierarchy import heights as heights
 from coterie.words.grouping.hierarchy import incongruence as incongruence
+from coterie.words.grouping.hierarchy import neighbour_cut as neighbour_cut
 from coterie.words.grouping.hierarchy import separable as separable
 from coterie.words.grouping.hierarchy import tree as tree
 from coterie.words.grouping.labels import Guarded as Guarded

@@ -120,6 +120,37 @@ def auto_cut(distance: Tensor, linkage: Linkage = "average", attach: bool = True
     return Cut(labels, float((low[best] * high[best]).sqrt()), ratio, score, int(labels.max()) + 1)
 
 
+NEAR = 1.5  # times the distance to the nearest other client: as far as clients that are alike
+DOUBTLESS = 10.0  # a gap so many times as wide as what lies below it needs no such measure
+
+
+def neighbour_cut(distance: Tensor, linkage: Linkage = "average") -> Cut:
+    """The tree cut where clients are no nearer than neighbours are: (n, n) -> Cut.
+
+    The threshold is `NEAR` times the median distance to the nearest other client, which is about
+    what two alike clients differ by; a widest gap (`auto_cut`) of `DOUBTLESS` is taken instead.
+    Clients that are alone join the nearest larger group. One group for all when the silhouette
+    falls below `STRUCTURE`.
+
+    >>> x = torch.tensor([0.0, 1.0, 2.0, 50.0, 51.0, 52.0])
+    >>> neighbour_cut((x[:, None] - x).abs()).labels.tolist()
+    [0, 0, 0, 1, 1, 1]
+    """
+    n = len(distance)
+    one = torch.zeros(n, dtype=torch.long)
+    gap = auto_cut(distance, linkage)
+    if n < 2 or (gap.k > 1 and gap.ratio >= DOUBTLESS):
+        return gap
+    others = distance.double().masked_fill(torch.eye(n, dtype=torch.bool), torch.inf)
+    threshold = NEAR * float(others.min(1).values.median())
+    labels = cut(distance, threshold, linkage)
+    labels = _attached(distance, labels) if (labels.bincount() > 1).any() else one
+    score = silhouette(distance, labels)
+    if score < STRUCTURE:
+        return Cut(one, threshold, 1.0, score, 1)
+    return Cut(labels, threshold, 1.0, score, int(labels.max()) + 1)
+
+
 def agglomerate(
     distance: Tensor,
     threshold: float | None = None,

@@ -44,6 +44,14 @@ def settings(name: str, **given: object) -> tuple[Setting, ...]:
     )
 
 
+def cuts() -> tuple[Setting, ...]:
+    """Figure 4's setting; how many clusters there are is each label's own."""
+    return (
+        Setting("FMNIST", "label skew 20%", "fashion-mnist", SKEW20),
+        Setting("CIFAR-10", "label skew 20%", "cifar10", {**SKEW20, "data.source": "cifar10"}),
+    )
+
+
 def accuracies(number: int, name: str, given: Mapping[str, object]) -> Table:
     """One of the three tables of accuracies."""
     return Table(
@@ -75,6 +83,8 @@ def accuracies(number: int, name: str, given: Mapping[str, object]) -> Table:
     )
 
 
+DRAWN = "rounds_to_target of the clients' own networks, estimated"
+CUTS = {f"{k} clusters": f"fedclust:clusters={k}" for k in (1, 2, 3, 4, 6, 10, 20, 40, 100)}
 SENT = {m: label for m, label in METHODS.items() if m != "Local"}
 TABLES = (
     accuracies(1, "label skew 20%", SKEW20),
@@ -89,6 +99,7 @@ TABLES = (
         SENT,
         BESIDE,
         {"rounds_to_target": "rounds_to_target"},
+        {"rounds_to_target": (DRAWN, "rounds_drawn_to_target")},
         claims=(
             Claim(
                 "FedClust needs the fewest rounds",
@@ -141,5 +152,31 @@ TABLES = (
         ),
         absent=NOT_HERE,
         notes="CIFAR-100 of IFCA, PACFL and FedClust has values of other columns of the paper",
+    ),
+    Table(
+        "fedclust-fig4",
+        PAPER,
+        "Accuracy against the number of clusters, label skew 20%",
+        "fedclust-fig4",
+        cuts(),
+        CUTS,
+        (),
+        {ACCURACY: "final"},
+        {ACCURACY: (TUNED, "tuned")},
+        (
+            Claim(
+                "Two clusters are best on CIFAR-10",
+                best("2 clusters", [*CUTS], ACCURACY, where="CIFAR-10"),
+            ),
+            Claim(
+                "Four clusters are best on Fashion-MNIST",
+                best("4 clusters", [*CUTS], ACCURACY, where="FMNIST"),
+            ),
+            Claim(
+                "Four clusters are best on Fashion-MNIST after 10 local epochs",
+                best("4 clusters", [*CUTS], TUNED, where="FMNIST"),
+            ),
+        ),
+        notes="a picture: the paper prints no number of it",
     ),
 )
