@@ -34,6 +34,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "cflgt": {"pretrain": 1, "hopkins": 0.0, "silhouette": 0.0},
     "autocfl": {"latest": 2},
     "fedclust": {"warmup_epochs": 2},
+    "kin": {"warmup_steps": 0},
     "feddsmic": {"clusters": 2},
     "fedds": {"clusters": 2},
     "ifca": {"clusters": 2},
@@ -211,7 +212,7 @@ def test_evaluation_changes_nothing(name: str) -> None:
 WANDERING = dict.fromkeys(("gain", "sure", "rise", "better", "firm"), 0.0) | {"look": 1}
 # A field that matters only in company, or on clients of another kind: (settings, federation).
 COMPANY: dict[tuple[str, str], tuple[dict[str, Any], dict[str, Any]]] = {
-    ("kin", "rise"): (WANDERING, {"n": 12, "groups": 1}),
+    ("kin", "rise"): (WANDERING | {"fraction": 1.0}, {"n": 12, "groups": 1}),
     ("kin", "better"): (WANDERING, {"n": 12, "groups": 1}),
     ("kin", "firm"): (WANDERING, {"n": 12, "groups": 1}),
     ("autocfl", "weighted"): ({"guard": "none"}, {"n": 12, "groups": 1}),
@@ -251,6 +252,7 @@ INSTEAD: dict[tuple[str, str], Any] = {
     ("lg-fedavg", "private"): "none",
     ("fedbn", "private"): "none",
     ("metadata", "column"): "parity",
+    ("kin", "warmup_steps"): 150,
     ("kin", "gain"): 1.0,
     ("kin", "sure"): 1000.0,
     ("kin", "rise"): 1000.0,
