@@ -141,6 +141,37 @@ def rows(seeds: Sequence[int]) -> Iterator[str]:
         yield f"| {name} | {method}, {network} | {numbers} |"
 
 
+def caught(run: Ended) -> tuple[frozenset[str], frozenset[str]]:
+    """The attackers that are suspected, and all."""
+    return run.suspects & run.attackers, run.attackers
+
+
+def untouched(seeds: Sequence[int]) -> Iterator[str]:
+    """The second table: what a group without attackers loses, and who is suspected."""
+    merges = ("mean", "trimmed-mean", "multi-krum")
+    yield f"| attack on the other group | method | {' | '.join(merges)} | suspected by the mean |"
+    yield "| --- " * (3 + len(merges)) + "|"
+    for kind in ("label-flip", "free-rider", "cluster-capture"):
+        for method in ("fedclust", "kin"):
+            attacks = [
+                captured(0) if kind == "cluster-capture" else inside(kind, 0, s) for s in seeds
+            ]
+            lost = [
+                np.mean(
+                    [
+                        fallen(method, m, a, [s], group=1)
+                        for s, a in zip(seeds, attacks, strict=True)
+                    ]
+                )
+                for m in merges
+            ]
+            runs = [ended(method, "mean", a, s) for s, a in zip(seeds, attacks, strict=True)]
+            right, all_ = (sum(map(len, x)) for x in zip(*map(caught, runs), strict=True))
+            wrong = sum(len(r.suspects - r.attackers) for r in runs)
+            numbers = " | ".join(f"{0.0 - x:+.1f}" for x in lost)
+            yield f"| {kind} | {method} | {numbers} | {right} of {all_}, and {wrong} honest |"
+
+
 if __name__ == "__main__":
-    for line in rows(SEEDS):
+    for line in (*rows(SEEDS), "", *untouched(SEEDS)):
         print(line, flush=True)
