@@ -20,7 +20,7 @@ from coterie.cli.main import call
 from coterie.runs import checkpoint
 from coterie.runs.records import RunFolder
 from coterie.studies import training
-from tests.faults.commands import train, written
+from tests.faults.commands import configured, train, written
 
 Figure = Callable[..., None]
 CUTS, FLIPS = 20, 50
@@ -135,9 +135,10 @@ def child_that(does: Callable[[], None]) -> int:
             signal.pause()
         finally:
             os._exit(1)
-    assert os.read(ready, 1) == b"!"
+    os.close(tell)  # or the end of a child that failed would not be heard
+    said = os.read(ready, 1)
     os.close(ready)
-    os.close(tell)
+    assert said == b"!"
     return child
 
 
@@ -146,7 +147,8 @@ def test_the_second_process_hears_who_is_first_and_a_killed_one_holds_nobody_up(
     whole: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(whole, tmp_path / "r")
-    child = child_that(lambda: RunFolder(tmp_path / "r").__enter__() and None)
+    held: list[RunFolder] = []
+    child = child_that(lambda: held.append(RunFolder(tmp_path / "r").__enter__()))
     try:
         with pytest.raises(ct.CheckpointError) as error:
             ct.resume(tmp_path / "r", settings=[("train.rounds", 4)], page=False)
@@ -165,6 +167,7 @@ def test_a_limit_of_the_system_ends_a_run_with_7_and_its_last_round_loads(
 ) -> None:
     """No file may be longer than `room` bytes: what EFBIG says is what a full disk says."""
     folder, said = tmp_path / "r", tmp_path / "said"
+    configured({}, tmp_path)
 
     def limited() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
