@@ -8,7 +8,6 @@ import resource
 import shutil
 import signal
 import socket
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from coterie.runs import checkpoint
 from coterie.runs.records import RunFolder
 from coterie.studies import training
 from tests.faults.commands import configured, train, written
+from tests.faults.points import forked
 
 Figure = Callable[..., None]
 CUTS, FLIPS = 20, 50
@@ -125,16 +125,14 @@ def test_every_setting_that_differs_is_named_and_may_be_allowed(
 def child_that(does: Callable[[], None]) -> int:
     """A process that does something and then waits to be killed; it has done it on return."""
     ready, tell = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # threads of ours are not in the child
-        child = os.fork()
-    if not child:
-        try:
-            does()
-            os.write(tell, b"!")
-            signal.pause()
-        finally:
-            os._exit(1)
+
+    def work() -> int:
+        does()
+        os.write(tell, b"!")
+        signal.pause()
+        return 1
+
+    child = forked(work)
     os.close(tell)  # or the end of a child that failed would not be heard
     said = os.read(ready, 1)
     os.close(ready)

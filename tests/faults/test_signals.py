@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 import time
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,27 +14,18 @@ import pytest
 from coterie.cli.main import call
 from coterie.core import stopping
 from tests.faults.commands import configured, written
-from tests.faults.points import listening
+from tests.faults.points import ended, forked, listening
 
 LONG = ["method=fedavg", "train.rounds=20"]
 POINTS = ("round", "heard", "recorded", "commit", "committed")
 
 
-def child_of(file: Path, folder: Path, said: Path, strike: Callable[[str], None]) -> int:
-    """`coterie run` in a process of its own, which hears `strike` at every point."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # threads of ours are not in the child
-        child = os.fork()
-    if child:
-        return child
-    code = 99
-    try:
-        sys.stdout = sys.stderr = open(said, "w", buffering=1)  # noqa: SIM115
-        stopping.heed()
-        with listening(lambda point, about: strike(point)):
-            code = call(["run", str(file), *LONG, "--out", str(folder), "--no-report"])
-    finally:
-        os._exit(code)
+def run(file: Path, folder: Path, said: Path, strike: Callable[[str], None]) -> int:
+    """`coterie run` as a program does it, which hears `strike` at every point."""
+    sys.stdout = sys.stderr = open(said, "w", buffering=1)  # noqa: SIM115
+    stopping.heed()
+    with listening(lambda point, about: strike(point)):
+        return call(["run", str(file), *LONG, "--out", str(folder), "--no-report"])
 
 
 @pytest.mark.row(3)
@@ -55,10 +45,9 @@ def test_a_signal_at_any_point_ends_the_run_in_good_order(
             (tmp_path / "sent").write_text(str(time.monotonic()))
             os.kill(os.getpid(), number)
 
-    child = child_of(file, folder, said, strike)
-    _, status = os.waitpid(child, 0)
+    code = ended(forked(lambda: run(file, folder, said, strike)))
     seconds = time.monotonic() - float((tmp_path / "sent").read_text())
-    assert os.waitstatus_to_exitcode(status) == 130, said.read_text()
+    assert code == 130, said.read_text()
     text = said.read_text()
     assert "interrupted; the last whole round is saved" in text
     assert text.splitlines()[-1] == f"next    coterie resume {folder}"
