@@ -218,6 +218,22 @@ def test_what_a_frozen_actor_was_at_is_done_by_another(
 
 
 @slow
+def test_how_long_an_actor_has_computed_is_asked_on_its_own_machine(
+    fed: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a cluster that was joined, where the process may be on any machine."""
+    import ray
+
+    from coterie.engines import ray as ours
+
+    started(fed)
+    monkeypatch.setattr(ours.Link, "started", False)
+    monkeypatch.setattr(ours, "LOOK", 120.0)
+    place = ray.get(fed.backend.workers[0].place)
+    assert ours.computed_by(place).replace(" ", "").isdigit()
+
+
+@slow
 def test_a_client_that_no_actor_survives_is_named(fed: Any, tmp_path: Path) -> None:
     task = Die(str(tmp_path), ("4",), times=99)
     with pytest.raises(ClientError, match="3 worker processes died on client 4") as error:
