@@ -208,13 +208,29 @@ def test_what_a_frozen_actor_was_at_is_done_by_another(
 ) -> None:
     from coterie.engines import ray as ours
 
-    monkeypatch.setattr(ours, "LOOK", 0.2)
+    for name, value in (("LOOK", 0.2), ("PATIENCE", 25), ("UNKNOWN", 3000)):
+        monkeypatch.setattr(ours, name, value)
     truth = federation()
     expected = truth.at(0).ask(truth.clients, Train(SOLVER), everybody(truth)).values
     values = fed.at(0).ask(fed.clients, Freeze(str(tmp_path)), everybody(fed)).values
     assert torch.equal(values, expected)
-    (told,) = fed.ledger[-1].mended
-    assert "it computed nothing for 1.2 seconds at client" in told
+    assert any("it computed nothing for 5 seconds at client" in t for t in fed.ledger[-1].mended)
+
+
+@slow
+def test_how_long_an_actor_has_computed_is_asked_on_its_own_machine(
+    fed: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a cluster that was joined, where the process may be on any machine."""
+    import ray
+
+    from coterie.engines import ray as ours
+
+    started(fed)
+    monkeypatch.setattr(ours.Link, "started", False)
+    monkeypatch.setattr(ours, "LOOK", 120.0)
+    place = ray.get(fed.backend.workers[0].place)
+    assert ours.computed_by(place).replace(" ", "").isdigit()
 
 
 @slow

@@ -47,23 +47,37 @@ def reached(work: Callable[[], object]) -> list[str]:
     return found
 
 
-def killed_at(n: int, work: Callable[[], object]) -> None:
-    """Some work in a process of its own, which SIGKILL ends at the n-th point that it reaches."""
+def forked(work: Callable[[], int]) -> int:
+    """The number of a process that does some work, and ends with the code it gives."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # threads of ours are not in the child
         child = os.fork()
-    if not child:
-        left = [n]
+    if child:
+        return child
+    code = 99
+    try:
+        code = work()
+    finally:
+        os._exit(code)  # whatever happened, this is not the test any more
 
-        def hear(point: str, about: tuple[object, ...]) -> None:
-            left[0] -= 1
-            if not left[0]:
-                os.kill(os.getpid(), signal.SIGKILL)
 
-        try:
-            with listening(hear):
-                work()
-        finally:
-            os._exit(1)  # whatever happened, this is not the test any more
-    _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
+def ended(child: int) -> int:
+    """How a process ended: its code, or the signal below zero."""
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def killed_at(n: int, work: Callable[[], object]) -> None:
+    """Some work in a process of its own, which SIGKILL ends at the n-th point that it reaches."""
+    left = [n]
+
+    def hear(point: str, about: tuple[object, ...]) -> None:
+        left[0] -= 1
+        if not left[0]:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def struck() -> int:
+        with listening(hear):
+            work()
+        return 0
+
+    assert ended(forked(struck)) == -signal.SIGKILL

@@ -20,6 +20,7 @@ from tests.faults.commands import COMMANDS, Command, saved_rounds, strays, writt
 from tests.faults.disk import HOWS, Disk, How, PowerCut
 
 Figure = Callable[..., None]
+OTHERS = [name for name in COMMANDS if name != "newcomers"]
 SPARSE = 9  # of so many operations one is tried, where not all are
 
 
@@ -93,7 +94,9 @@ def refuse(number: int) -> Callable[[], None]:
 @pytest.mark.row(11)
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS], ids=["full", "read-only"])
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize(
+    "name", ["newcomers", *(pytest.param(n, marks=pytest.mark.thorough) for n in OTHERS)]
+)
 def test_a_disk_that_refuses_any_operation_ends_with_7_and_costs_nothing(
     name: str, number: int, tmp_path: Path, figure: Figure
 ) -> None:

@@ -20,7 +20,6 @@ from flwr.app import Error, Message
 from coterie import config as configs
 from coterie.core.events import silence
 from coterie.core.points import POINTS
-from coterie.runs import checkpoint
 from coterie.studies import federation
 from coterie.studies.remote_clients import PartitionClient
 from tests.engines.flower.fake import FakeClock, FakeGrid
@@ -69,9 +68,9 @@ class Federation:
         self.grid = Mortal(owners, self.states, FakeClock())
 
     def serve(self) -> None:
-        """`coterie serve`, or `coterie serve --resume` where a round is saved."""
+        """`coterie serve`, or `coterie serve --resume` where a run has begun."""
         self.grid.replies.clear()  # a server that was started again asks for none of them
-        again = bool(checkpoint.rounds(self.out / "checkpoints"))
+        again = (self.out / "run.toml").exists()
         federation.run_federation(self.grid, self.config, self.out, silence, resume=again)
 
     def left(self) -> dict[str, bytes]:

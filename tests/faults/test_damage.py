@@ -8,7 +8,6 @@ import resource
 import shutil
 import signal
 import socket
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,7 +19,8 @@ from coterie.cli.main import call
 from coterie.runs import checkpoint
 from coterie.runs.records import RunFolder
 from coterie.studies import training
-from tests.faults.commands import train, written
+from tests.faults.commands import configured, train, written
+from tests.faults.points import forked
 
 Figure = Callable[..., None]
 CUTS, FLIPS = 20, 50
@@ -125,19 +125,18 @@ def test_every_setting_that_differs_is_named_and_may_be_allowed(
 def child_that(does: Callable[[], None]) -> int:
     """A process that does something and then waits to be killed; it has done it on return."""
     ready, tell = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # threads of ours are not in the child
-        child = os.fork()
-    if not child:
-        try:
-            does()
-            os.write(tell, b"!")
-            signal.pause()
-        finally:
-            os._exit(1)
-    assert os.read(ready, 1) == b"!"
+
+    def work() -> int:
+        does()
+        os.write(tell, b"!")
+        signal.pause()
+        return 1
+
+    child = forked(work)
+    os.close(tell)  # or the end of a child that failed would not be heard
+    said = os.read(ready, 1)
     os.close(ready)
-    os.close(tell)
+    assert said == b"!"
     return child
 
 
@@ -146,7 +145,8 @@ def test_the_second_process_hears_who_is_first_and_a_killed_one_holds_nobody_up(
     whole: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(whole, tmp_path / "r")
-    child = child_that(lambda: RunFolder(tmp_path / "r").__enter__() and None)
+    held: list[RunFolder] = []
+    child = child_that(lambda: held.append(RunFolder(tmp_path / "r").__enter__()))
     try:
         with pytest.raises(ct.CheckpointError) as error:
             ct.resume(tmp_path / "r", settings=[("train.rounds", 4)], page=False)
@@ -165,6 +165,7 @@ def test_a_limit_of_the_system_ends_a_run_with_7_and_its_last_round_loads(
 ) -> None:
     """No file may be longer than `room` bytes: what EFBIG says is what a full disk says."""
     folder, said = tmp_path / "r", tmp_path / "said"
+    configured({}, tmp_path)
 
     def limited() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,28 +14,18 @@ import pytest
 from coterie.cli.main import call
 from coterie.core import stopping
 from tests.faults.commands import configured, written
-from tests.faults.points import listening
+from tests.faults.points import ended, forked, listening
 
+LONG = ["method=fedavg", "train.rounds=20"]
 POINTS = ("round", "heard", "recorded", "commit", "committed")
 
 
-def child_of(file: Path, folder: Path, said: Path, strike: Callable[[str], None]) -> int:
-    """`coterie run` in a process of its own, which hears `strike` at every point."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # threads of ours are not in the child
-        child = os.fork()
-    if child:
-        return child
-    code = 99
-    try:
-        handle = os.open(said, os.O_WRONLY | os.O_CREAT)
-        for stream in (1, 2):
-            os.dup2(handle, stream)
-        stopping.heed()
-        with listening(lambda point, about: strike(point)):
-            code = call(["run", str(file), "train.rounds=40", "--out", str(folder), "--no-report"])
-    finally:
-        os._exit(code)
+def run(file: Path, folder: Path, said: Path, strike: Callable[[str], None]) -> int:
+    """`coterie run` as a program does it, which hears `strike` at every point."""
+    sys.stdout = sys.stderr = open(said, "w", buffering=1)  # noqa: SIM115
+    stopping.heed()
+    with listening(lambda point, about: strike(point)):
+        return call(["run", str(file), *LONG, "--out", str(folder), "--no-report"])
 
 
 @pytest.mark.row(3)
@@ -51,14 +41,13 @@ def test_a_signal_at_any_point_ends_the_run_in_good_order(
 
     def strike(reached: str) -> None:
         seen.append(reached)
-        if reached == point and seen.count(point) == 3:
+        if reached == point and seen.count(point) == (20 if point == "heard" else 3):
             (tmp_path / "sent").write_text(str(time.monotonic()))
             os.kill(os.getpid(), number)
 
-    child = child_of(file, folder, said, strike)
-    _, status = os.waitpid(child, 0)
+    code = ended(forked(lambda: run(file, folder, said, strike)))
     seconds = time.monotonic() - float((tmp_path / "sent").read_text())
-    assert os.waitstatus_to_exitcode(status) == 130, said.read_text()
+    assert code == 130, said.read_text()
     text = said.read_text()
     assert "interrupted; the last whole round is saved" in text
     assert text.splitlines()[-1] == f"next    coterie resume {folder}"
@@ -66,9 +55,8 @@ def test_a_signal_at_any_point_ends_the_run_in_good_order(
     assert seconds < 2
     figure("most seconds until it ended", seconds, by="most")
     figure("signals", 1)
-    more = ["--rounds", "40", "--quiet", "--no-report"]
-    assert call(["resume", str(folder), *more]) == 0
-    if number == signal.SIGINT and point == "commit":
+    if number == signal.SIGINT and point in ("heard", "commit"):
         whole = tmp_path / "whole"
-        assert call(["run", str(file), "train.rounds=40", "--out", str(whole), *more[2:]]) == 0
+        assert call(["resume", str(folder), "--quiet", "--no-report"]) == 0
+        assert call(["run", str(file), *LONG, "--out", str(whole), "--quiet", "--no-report"]) == 0
         assert written(folder) == written(whole)

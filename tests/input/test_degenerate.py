@@ -68,7 +68,7 @@ KINDS = ["identical", "pairs", "zero", "tiny", "huge", "plain"]
 LABELLED: dict[str, Callable[[torch.Tensor, int], torch.Tensor]] = {
     "agglomerate": lambda D, k: grouping.agglomerate(D, clusters=k),
     "auto_cut": lambda D, k: grouping.auto_cut(D).labels,
-    "cut": lambda D, k: grouping.cut(D, float(D.mean())),
+    "cut": lambda D, k: grouping.cut(D, 1.0),
     "exemplars": lambda D, k: grouping.exemplars(D).labels,
     "bipartition": lambda D, k: grouping.bipartition(-D)[0],
 }

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 FIGURE = "figure"  # the name of the property that a figure travels in, from any process
+NEVER = "not run"
 WORST = ("failed", "skipped", "passed")
 
 
@@ -62,7 +63,7 @@ class Scorecard:
             {
                 "test": name,
                 "rows": found,
-                "ended": self.ended.get(name, "never run"),
+                "ended": self.ended.get(name, NEVER),
                 "seconds": round(self.seconds.get(name, 0.0), 3),
                 "figures": self.figures.get(name, []),
             }

@@ -28,7 +28,8 @@ def proof(*rows: int, ended: str = "passed", **figures: float) -> dict[str, Any]
         (["passed", "skipped"], "skipped"),
         (["passed", "failed"], "failed"),
         (["skipped", "failed"], "failed"),
-        (["passed", "never run"], "failed"),
+        (["passed", "not run"], "not run"),
+        (["failed", "not run"], "failed"),
     ],
 )
 def test_a_row_is_passed_only_if_all_its_tests_are(ends: list[str], word: str) -> None:
@@ -87,8 +88,8 @@ def written(card: Scorecard) -> Any:
         ([("setup", "failed"), ("teardown", "passed")], "failed"),
         ([("setup", "skipped"), ("teardown", "passed")], "skipped"),
         ([("setup", "passed"), ("call", "failed"), ("teardown", "passed")], "failed"),
-        ([("setup", "passed")], "never run"),
-        ([], "never run"),
+        ([("setup", "passed")], "not run"),
+        ([], "not run"),
         ([("???", "failed")], "failed"),  # as of a process that died over it
     ],
 )

@@ -108,7 +108,14 @@ def test_a_pickle_as_initial_weights_is_not_unpickled(
 def test_nothing_in_the_library_can_unpickle_but_the_reader_of_cifar() -> None:
     """Its unpickler knows the few names that a batch needs, and is tested beside it."""
     home = Path(ct.__file__).parent
-    words = ("pickle.load", "torch.load(", "allow_pickle=True", "joblib", "marshal", "Unpickler(")
+    words = (
+        "pickle.load",
+        "torch.load(",
+        "allow_pickle=True",
+        "joblib.load",
+        "marshal",
+        "Unpickler(",
+    )
     found = {
         str(file.relative_to(home))
         for file in home.rglob("*.py")

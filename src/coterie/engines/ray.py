@@ -141,9 +141,9 @@ def computed_by(place: tuple[str, int]) -> str:
     node, pid = place
     if Link.started:  # it is on this machine, as all of this Ray is
         return computing_time(pid)
-    there = NodeAffinitySchedulingStrategy(node, soft=False)
-    asked: Any = ray.remote(num_cpus=0, scheduling_strategy=there)(computing_time)
-    found: str = ray.get(asked.remote(pid), timeout=LOOK)
+    look: Any = ray.remote(num_cpus=0)(computing_time)
+    there = look.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False))
+    found: str = ray.get(there.remote(pid), timeout=LOOK)
     return found
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from coterie.core.errors import CoterieError, NotFiniteError
 from coterie.core.events import Listener
+from coterie.core.model_kind import ModelKind
 from coterie.core.types import Asked, Engine, State
 
 
@@ -100,11 +101,15 @@ def tell_held_back(
         say({**what, "declared": round(declared, 4), "counted": round(counted, 4)})
 
 
-def tell_dormant(previous: Tensor | None, state: State, say: Listener, told: Told) -> None:
+def tell_dormant(
+    kind: ModelKind, previous: Tensor | None, state: State, say: Listener, told: Told
+) -> None:
     """Tell which clusters have lost all their members, and which of those have some again.
 
     Their models are still there, as they were, for whoever comes back.
     """
+    if kind != "clustered":
+        return
     held = set(state.assign[state.assign >= 0].tolist())
     before = set() if previous is None else set(previous[previous >= 0].tolist())
     lost = {c for c in before - held if c < len(state.models)} - told.dormant

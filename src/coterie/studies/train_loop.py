@@ -61,10 +61,7 @@ def train_loop(
     """
     population, fed, names, kind = them.population, them.fed, them.fed.names, kind_of(them.method)
     fed.everybody = plan.everybody
-    history = folder.history() if folder and saved else History()
-    best = BestRound(plan.stop, history, saved)
-    if folder and saved:
-        folder.prune(saved.round, best.round)
+    history, best = taken_up(plan, folder, saved)
     announce(them, plan, say, saved)
     began = clock = time.perf_counter()
     previous = changes.shown(saved, population).assign if saved else None
@@ -80,8 +77,7 @@ def train_loop(
         rows = measure.traffic(seen, asked, names, kind)
         rows += measure.grouped(seen, previous, truth, clustering, kind)
         rows += measure.scheduled(state, them.method, plan.rounds)
-        if kind == "clustered":
-            tell_dormant(previous, seen, say, told)
+        tell_dormant(kind, previous, seen, say, told)
         previous = seen.assign
         trained = time.perf_counter()
         rows = tests(them, plan, state, history, say, told) + rows
@@ -109,6 +105,17 @@ def train_loop(
     path = folder.path if folder else None
     say({"event": "done", "seconds": seconds, "folder": str(path) if path else None})
     return Result(them.method, population, fed, state, history, summary, path)
+
+
+def taken_up(
+    plan: Plan, folder: RunFolder | None, saved: State | None
+) -> tuple[History, BestRound]:
+    """What the rounds behind have shown; what a crash left of checkpoints goes."""
+    history = folder.history() if folder and saved else History()
+    best = BestRound(plan.stop, history, saved)
+    if folder and saved:
+        folder.prune(saved.round, best.round)
+    return history, best
 
 
 def time_of(began: float, resumed: RunFolder | None) -> float:
