@@ -116,6 +116,7 @@ class Runner:
             start = time.perf_counter()
             event = {"event": "cell", "cell": cell, "number": number, "cells": len(missing)}
             try:
+                self.look(cell.place, cell.seed)
                 row = self.one(cell)
             except Exception as error:  # one cell that fails does not end the others
                 self.tell(event | {"failed": error_text(error)})
