@@ -238,3 +238,19 @@ def test_clients_are_read_as_the_kind_whose_signs_are_nearest() -> None:
     assert near is not None
     assert (near.kind, near.far) == ("none", False)
     assert learned(Results(ATLAS)).read({}) is None
+
+
+def test_a_method_of_ones_own_joins_with_as_many_candidates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = "from coterie.methods.fedavg import FedAvg\n\nclass Mine(FedAvg):\n    pass\n"
+    (tmp_path / "mine_atlas.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    label = "mine_atlas:Mine"
+    assert len(ATLAS.contestant(label).candidates(label)) == ATLAS.candidates
+    place = Place("none", "digits", 30)
+    given = (*TINY, ("train.rounds", 1), ("engine.name", "serial"))
+    one = Asked(ATLAS, tmp_path / "out", (place,), ("fedavg", label), 1, given=given)
+    (run_,) = run(one).at("none").values()
+    assert run_[label].scores == run_["fedavg"].scores, "it does what FedAvg does"
+    assert run_[label].settings.startswith("mine_atlas:Mine:train.lr=")

@@ -75,6 +75,11 @@ def atlas(
         return
     if run:
         run_missing(asked, quiet)
+    conclude(asked, format, advice)
+
+
+def conclude(asked: Asked, format: str, advice: Path | None) -> None:
+    """What the results say, where they lie, and if it is wanted what is learned from them."""
     from coterie.studies.atlas.page import text, write_page
 
     known = asked.known()
@@ -85,7 +90,8 @@ def atlas(
         learned(known).save(advice)
         say.label("advice", str(advice))
     say.label("records", str(asked.file))
-    say.label("report", str(write_page(known, out / "report.html", command(*sys.argv[1:]))))
+    page = write_page(known, asked.out / "report.html", command(*sys.argv[1:]))
+    say.label("report", str(page))
 
 
 def short(text: str) -> set[str]:
