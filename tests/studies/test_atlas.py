@@ -213,7 +213,9 @@ def test_advice_comes_back_from_its_file_and_is_the_results_own(tmp_path: Path) 
     assert again == made
     assert again.lessons["none"].level == ("ifca", "kin")
     assert again.lessons["none"].text == findings(found)[0].advice
-    assert said_of("local", again).endswith("in 0 of 1 place, at most 10.0 points below FedAvg")
+    assert said_of("local", again).endswith(
+        "in 0 of 1 place, at most 10.0 points below FedAvg, tuned or not"
+    )
     assert said_of("ditto", again) == "the atlas has no results of it yet"
     assert Advice.load(tmp_path / "nothing.json") is None
 

@@ -204,4 +204,8 @@ def said_of(method: str, advice: Advice | None) -> str:
     here, of = level.split("/")
     places = count(int(of), "place")
     text = f"in the atlas level with the best in {here} of {places}"
-    return text if lost == "n/a" else f"{text}, at most {lost.lstrip('-+')} points below FedAvg"
+    return (
+        text
+        if lost == "n/a"
+        else f"{text}, at most {lost.lstrip('-+')} points below FedAvg, tuned or not"
+    )
