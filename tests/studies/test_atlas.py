@@ -226,6 +226,31 @@ def seen_in(kind: str, seed: int, labels: float, data: str = "digits") -> list[R
     return [row]
 
 
+def test_the_advice_of_the_package_is_that_of_the_results_in_the_docs() -> None:
+    file = Path(__file__).parents[2] / "docs" / "results" / "atlas.csv"
+    found = Results(ATLAS)
+    found.read([file] if file.exists() else [])
+    shipped = Advice.load()
+    assert (shipped is not None) == bool(found.rows), "no advice without results"
+    if shipped:
+        made = learned(found)
+        assert (shipped.lessons, shipped.sights) == (made.lessons, made.sights)
+
+
+def test_results_of_several_parts_become_one_file(tmp_path: Path) -> None:
+    found = grid_of({"local": 0.6, "fedavg": 0.7}, runs=2)
+    found.add(seen_in("none", 11, 0.5))
+    found.save(tmp_path / "all.csv")
+    again = results.read((tmp_path / "all.csv").read_text())
+    assert [(r.stage, r.seed, r.method) for r in again] == [
+        ("result", 11, "local"),
+        ("result", 11, "fedavg"),
+        ("result", 12, "local"),
+        ("result", 12, "fedavg"),
+        ("signs", 11, ""),
+    ]
+
+
 def test_clients_are_read_as_the_kind_whose_signs_are_nearest() -> None:
     found = Results(ATLAS)
     for i, data in enumerate(("digits", "mnist", "svhn")):
