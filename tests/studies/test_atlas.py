@@ -281,3 +281,26 @@ def test_a_method_of_ones_own_joins_with_as_many_candidates(
     (run_,) = run(one).at("none").values()
     assert run_[label].scores == run_["fedavg"].scores, "it does what FedAvg does"
     assert run_[label].settings.startswith("mine_atlas:Mine:train.lr=")
+
+
+def test_the_list_says_what_would_be_run_and_runs_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--data", "digits", "--kinds", "rotation", "--methods", "cfl,oracle", "--list"]
+    assert call(["atlas", *words, "--out", str(tmp_path / "out")]) == 0
+    said = capsys.readouterr().out
+    assert "digits 30, digits 70" in said
+    assert "12 runs, of which 12 are not known yet" in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_run_without_a_method_says_what_is_taken_and_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["run", "--data", "digits", "--clients", "4", "--model", "mclr", "--rounds", "1"]
+    assert call([*words, "--no-report", "--out", str(tmp_path / "a")]) == 0
+    told = capsys.readouterr().err
+    assert f"kin, as none is named; {said_of('kin', Advice.load())}" in told
+    assert "coterie inspect digits" in told
+    assert call([*words, "--no-report", "--method", "local", "--out", str(tmp_path / "b")]) == 0
+    assert "none is named" not in capsys.readouterr().err

@@ -152,7 +152,8 @@ def sight_in(line: str) -> Sight:
 
 def lesson_of(found: Mapping[str, Any]) -> Lesson:
     """A lesson from plain values."""
-    return Lesson(**{k: tuple(v) if k in ("level", "below") else v for k, v in found.items()})
+    plain: dict[str, Any] = dict(found)
+    return Lesson(**plain | {k: tuple(plain[k]) for k in ("level", "below")})
 
 
 def learned(results: Results) -> Advice:
