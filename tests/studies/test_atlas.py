@@ -261,9 +261,14 @@ def test_clients_are_read_as_the_kind_whose_signs_are_nearest() -> None:
     assert read is not None
     assert (read.kind, read.right, read.of) == ("label-groups", 3, 3)
     assert read.far, "places are within 0.02 of one another"
+    assert not read.sure
     near = advice.read({"labels": 0.005, "sizes": 0.0})
     assert near is not None
-    assert (near.kind, near.far) == ("none", False)
+    assert (near.kind, near.far, near.sure) == ("none", False, True)
+    assert near.text == (
+        "most like 'none', as 3 of the 3 nearest cases are; of its own cases that were read so, "
+        "3 of 3 were"
+    )
     assert learned(Results(ATLAS)).read({}) is None
 
 
