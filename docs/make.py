@@ -284,6 +284,30 @@ def reproduction(name: str) -> str:
     return markdown.side_by_side(folder, name)
 
 
+def atlas(part: str) -> str:
+    """The grid of the atlas, `kinds` or `methods`; or `results`: what was measured of it."""
+    from coterie.studies.atlas import grid
+
+    found = grid.Atlas.load()
+    if part == "kinds":
+        rows = []
+        for name, kind in found.kinds.items():
+            held = {found.role(p) for p in found.everywhere if p.kind == name}
+            core = dict.fromkeys(f"{p.data} {p.size}" for p in found.places() if p.kind == name)
+            rows.append(
+                (name, kind.what, code(kind.partition), " or ".join(sorted(held)), ", ".join(core))
+            )
+        return table(("kind", "what differs", "partition", "for", "core places"), rows)
+    if part == "methods":
+        tried = [(code(m), code(one.tune), one.revision) for m, one in found.methods.items()]
+        return table(("method", "tried", "revision"), tried)
+    from coterie.studies.atlas import page, results
+
+    all_of_it = results.Results(found)
+    all_of_it.read([file for file in [DOCS / "results" / "atlas.csv"] if file.exists()])
+    return page.markdown(all_of_it)
+
+
 MAKERS: dict[str, Any] = {
     f.__name__: f
     for f in (
@@ -302,6 +326,7 @@ MAKERS: dict[str, Any] = {
         api,
         rooms,
         reproduction,
+        atlas,
     )
 }
 

@@ -213,7 +213,9 @@ def test_advice_comes_back_from_its_file_and_is_the_results_own(tmp_path: Path) 
     assert again == made
     assert again.lessons["none"].level == ("ifca", "kin")
     assert again.lessons["none"].text == findings(found)[0].advice
-    assert said_of("local", again).endswith("in 0 of 1 place, at most 10.0 points below FedAvg")
+    assert said_of("local", again).endswith(
+        "in 0 of 1 place, at most 10.0 points below FedAvg, tuned or not"
+    )
     assert said_of("ditto", again) == "the atlas has no results of it yet"
     assert Advice.load(tmp_path / "nothing.json") is None
 
@@ -222,6 +224,31 @@ def seen_in(kind: str, seed: int, labels: float, data: str = "digits") -> list[R
     note = f"labels={labels:.3f} sizes=0.000"
     row = made("", seed, 0.0)._replace(kind=kind, stage="signs", data=data, note=note, revision=0)
     return [row]
+
+
+def test_the_advice_of_the_package_is_that_of_the_results_in_the_docs() -> None:
+    file = Path(__file__).parents[2] / "docs" / "results" / "atlas.csv"
+    found = Results(ATLAS)
+    found.read([file] if file.exists() else [])
+    shipped = Advice.load()
+    assert (shipped is not None) == bool(found.rows), "no advice without results"
+    if shipped:
+        made = learned(found)
+        assert (shipped.lessons, shipped.sights) == (made.lessons, made.sights)
+
+
+def test_results_of_several_parts_become_one_file(tmp_path: Path) -> None:
+    found = grid_of({"local": 0.6, "fedavg": 0.7}, runs=2)
+    found.add(seen_in("none", 11, 0.5))
+    found.save(tmp_path / "all.csv")
+    again = results.read((tmp_path / "all.csv").read_text())
+    assert [(r.stage, r.seed, r.method) for r in again] == [
+        ("result", 11, "local"),
+        ("result", 11, "fedavg"),
+        ("result", 12, "local"),
+        ("result", 12, "fedavg"),
+        ("signs", 11, ""),
+    ]
 
 
 def test_clients_are_read_as_the_kind_whose_signs_are_nearest() -> None:
@@ -234,7 +261,51 @@ def test_clients_are_read_as_the_kind_whose_signs_are_nearest() -> None:
     assert read is not None
     assert (read.kind, read.right, read.of) == ("label-groups", 3, 3)
     assert read.far, "places are within 0.02 of one another"
+    assert not read.sure
     near = advice.read({"labels": 0.005, "sizes": 0.0})
     assert near is not None
-    assert (near.kind, near.far) == ("none", False)
+    assert (near.kind, near.far, near.sure) == ("none", False, True)
+    assert near.text == (
+        "most like 'none', as 3 of the 3 nearest cases are; of its own cases that were read so, "
+        "3 of 3 were"
+    )
     assert learned(Results(ATLAS)).read({}) is None
+
+
+def test_a_method_of_ones_own_joins_with_as_many_candidates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = "from coterie.methods.fedavg import FedAvg\n\nclass Mine(FedAvg):\n    pass\n"
+    (tmp_path / "mine_atlas.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    label = "mine_atlas:Mine"
+    assert len(ATLAS.contestant(label).candidates(label)) == ATLAS.candidates
+    place = Place("none", "digits", 30)
+    given = (*TINY, ("train.rounds", 1), ("engine.name", "serial"))
+    one = Asked(ATLAS, tmp_path / "out", (place,), ("fedavg", label), 1, given=given)
+    (run_,) = run(one).at("none").values()
+    assert run_[label].scores == run_["fedavg"].scores, "it does what FedAvg does"
+    assert run_[label].settings.startswith("mine_atlas:Mine:train.lr=")
+
+
+def test_the_list_says_what_would_be_run_and_runs_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--data", "digits", "--kinds", "rotation", "--methods", "cfl,oracle", "--list"]
+    assert call(["atlas", *words, "--out", str(tmp_path / "out")]) == 0
+    said = capsys.readouterr().out
+    assert "digits 30, digits 70" in said
+    assert "12 runs, of which 12 are not known yet" in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_run_without_a_method_says_what_is_taken_and_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["run", "--data", "digits", "--clients", "4", "--model", "mclr", "--rounds", "1"]
+    assert call([*words, "--no-report", "--out", str(tmp_path / "a")]) == 0
+    told = capsys.readouterr().err
+    assert f"kin, as none is named; {said_of('kin', Advice.load())}" in told
+    assert "coterie inspect digits" in told
+    assert call([*words, "--no-report", "--method", "local", "--out", str(tmp_path / "b")]) == 0
+    assert "none is named" not in capsys.readouterr().err

@@ -45,6 +45,9 @@ def atlas(
     run: Annotated[bool, typer.Option(help="Run what is missing, or only show the rest.")] = True,
     format: Annotated[str, typer.Option(help="text, md, csv, latex or html.")] = "text",
     advice: Annotated[Path | None, typer.Option(help="Write here what inspect advises by.")] = None,
+    save: Annotated[
+        Path | None, typer.Option(help="Write all results that count as one CSV.")
+    ] = None,
     list: Annotated[bool, typer.Option("--list", help="Only say what would be run.")] = False,
     quiet: Quiet = False,
 ) -> None:
@@ -75,6 +78,11 @@ def atlas(
         return
     if run:
         run_missing(asked, quiet)
+    conclude(asked, format, advice, save)
+
+
+def conclude(asked: Asked, format: str, advice: Path | None, save: Path | None) -> None:
+    """What the results say, where they lie, and if it is wanted what is learned from them."""
     from coterie.studies.atlas.page import text, write_page
 
     known = asked.known()
@@ -84,8 +92,11 @@ def atlas(
 
         learned(known).save(advice)
         say.label("advice", str(advice))
-    say.label("records", str(asked.file))
-    say.label("report", str(write_page(known, out / "report.html", command(*sys.argv[1:]))))
+    if save:
+        known.save(save)
+    say.label("records", str(save or asked.file))
+    page = write_page(known, asked.out / "report.html", command(*sys.argv[1:]))
+    say.label("report", str(page))
 
 
 def short(text: str) -> set[str]:

@@ -328,7 +328,7 @@ def advice(seen: Inspection, source: str, flags: dict[str, Any]) -> str:
     else:
         words = ["run", "--data", source]
     words += [f"{key}={value}" for key, value in flags.items() if value is not None]
-    if seen.lesson is not None and not (seen.reading and seen.reading.far):
+    if seen.lesson is not None and seen.reading is not None and seen.reading.sure:
         words += ["--method", suggested(seen.lesson)]
     elif seen.measure == "l2" and seen.clustered:
         words += ["--method", "fedclust", f"fedclust.threshold={seen.cut.threshold:.4g}"]

@@ -18,7 +18,7 @@ MAP = Block(
     "map",
     "The map",
     "A row is a kind of difference, a column a method; the colour is how many points it is behind "
-    "the best there, so that a dark column is a method that is good everywhere.",
+    "the best there, so that a bright column is a method that is good everywhere.",
     (("map", "Points behind the best"),),
 )
 PRICE = Block(

@@ -65,7 +65,7 @@ def signs(found: Floor, clients: Sequence[Client], classes: int) -> Signs:
         "labels": seen(lambda c: one_hot(c.y, classes).float().mean(0)),
         "inputs": seen(lambda c: c.x.mean(0)),
         "meaning": meaning(pairs, classes),
-        "contrast": seen(lambda c: c.x.flatten(1).std(1).mean()),
+        "contrast": seen(lambda c: c.x.flatten(1).std(1, correction=0).mean()),
         "detail": seen(lambda c: c.x.diff(dim=-1).abs().mean()) if image else 0.0,
         "updates": apart(normalize(a, dim=1), normalize(b, dim=1)),
         "groups": max(0.0, found.groups.gain),

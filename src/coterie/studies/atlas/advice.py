@@ -24,7 +24,7 @@ from coterie.studies.atlas.results import Results
 from coterie.studies.atlas.tables import safety
 
 FILE = files("coterie.experiments") / "advice.json"
-NEAR = 3  # places of the atlas that say what a federation is like
+NEAR = 3  # cases (a place with a seed) that say what a federation is like
 
 
 class Sight(NamedTuple):
@@ -60,20 +60,29 @@ class Reading:
     """The kind of difference that some clients are most like, and how sure that is."""
 
     kind: str
-    near: tuple[str, ...]  # the kinds of the nearest places, the nearest first
-    right: int  # of the atlas' own places that were read as this kind, how many were
+    near: tuple[str, ...]  # the kinds of the nearest cases, the nearest first
+    right: int  # of the atlas' own cases that were read as this kind, how many were
     of: int
     far: bool  # further from every place than places are from one another
 
     @property
+    def votes(self) -> int:
+        """How many of the nearest are of that kind."""
+        return sum(kind == self.kind for kind in self.near)
+
+    @property
+    def sure(self) -> bool:
+        """Whether most of the nearest are of that kind, and near."""
+        return 2 * self.votes > len(self.near) and not self.far
+
+    @property
     def text(self) -> str:
         """What is seen, and how sure."""
-        votes = sum(kind == self.kind for kind in self.near)
         others = [kind for kind in dict.fromkeys(self.near) if kind != self.kind]
-        said = f"most like {self.kind!r}: {votes} of the {len(self.near)} nearest places"
+        said = f"most like {self.kind!r}, as {self.votes} of the {len(self.near)} nearest cases are"
         said += f", besides {', '.join(others)}" if others else ""
         if self.of:
-            said += f"; of the atlas' own places read so {self.right} of {self.of} were that kind"
+            said += f"; of its own cases that were read so, {self.right} of {self.of} were"
         return said + "; but unlike anything in the atlas" * self.far
 
 
@@ -152,7 +161,8 @@ def sight_in(line: str) -> Sight:
 
 def lesson_of(found: Mapping[str, Any]) -> Lesson:
     """A lesson from plain values."""
-    return Lesson(**{k: tuple(v) if k in ("level", "below") else v for k, v in found.items()})
+    plain: dict[str, Any] = dict(found)
+    return Lesson(**plain | {k: tuple(plain[k]) for k in ("level", "below")})
 
 
 def learned(results: Results) -> Advice:
@@ -204,4 +214,8 @@ def said_of(method: str, advice: Advice | None) -> str:
     here, of = level.split("/")
     places = count(int(of), "place")
     text = f"in the atlas level with the best in {here} of {places}"
-    return text if lost == "n/a" else f"{text}, at most {lost.lstrip('-+')} points below FedAvg"
+    return (
+        text
+        if lost == "n/a"
+        else f"{text}, at most {lost.lstrip('-+')} points below FedAvg, tuned or not"
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -186,9 +186,8 @@ def worse(test: Wilcoxon) -> bool:
     return test.difference < 0 and test.losses > test.wins
 
 
-def ratio(runs: Runs, method: str, cost: object) -> float | None:
+def ratio(runs: Runs, method: str, cost: Callable[[Row], float]) -> float | None:
     """What a method costs, FedAvg's cost being 1: the mean over runs."""
-    assert callable(cost)
     pairs = [(cost(run[method]), cost(run["fedavg"])) for run in runs.values() if "fedavg" in run]
     known = [mine / usual for mine, usual in pairs if usual]
     return fmean(known) if known else None

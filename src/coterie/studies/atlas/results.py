@@ -118,6 +118,16 @@ class Results:
             with understanding(file):
                 self.add(read(text_of(file)))
 
+    def save(self, file: Path) -> None:
+        """Write all that counts, in the order of the grid."""
+        places, methods = self.atlas.places("full"), ["", *self.atlas.methods]
+
+        def order(row: Row) -> tuple[int, str, int, int, str]:
+            known = methods.index(row.method) if row.method in methods else len(methods)
+            return places.index(row.place), row.stage, row.seed, known, row.method
+
+        save(file, sorted(self.rows.values(), key=order))
+
     def of(self, stage: Stage) -> Iterator[Row]:
         """The rows of a stage."""
         return (row for (which, _), row in self.rows.items() if which == stage)

@@ -116,6 +116,7 @@ class Runner:
             start = time.perf_counter()
             event = {"event": "cell", "cell": cell, "number": number, "cells": len(missing)}
             try:
+                self.look(cell.place, cell.seed)
                 row = self.one(cell)
             except Exception as error:  # one cell that fails does not end the others
                 self.tell(event | {"failed": error_text(error)})
@@ -175,9 +176,7 @@ class Runner:
         found = Tuning.load(where)
         assert found is not None
         worth = {trial.text: trial.mean for trial in found.trials}
-        tried = "; ".join(
-            f"{t}: {'diverged' if v is None else f'{v:.4f}'}" for t, v in worth.items()
-        )
+        tried = "; ".join(f"{text}: {found.shown(value)}" for text, value in worth.items())
         return self.row(cell, "choice", best.label, worth[best.text], note=tried)
 
     def measure(self, cell: Cell, label: str) -> Row:

@@ -104,7 +104,10 @@ def costs(results: Results, found: Sequence[Finding]) -> TextTable:
 
 
 def safety(results: Results, found: Sequence[Finding], role: str = "") -> TextTable:
-    """How safe each method is over all places, or those of a role."""
+    """How safe each method is over all places, or those of a role.
+
+    The largest loss is that against the better of FedAvg and FedAvg with fine-tuning in a place.
+    """
     runs = {
         key: run
         for f in found
@@ -116,7 +119,7 @@ def safety(results: Results, found: Sequence[Finding], role: str = "") -> TextTa
     rows = tuple(
         (m, *row) for m in methods_of(found) if (row := tuple(safe(results, runs, places, m, told)))
     )
-    head = ("method", "level with the best", "below FedAvg at most", "level with the oracle")
+    head = ("method", "level with the best", "largest loss", "level with the oracle")
     title = f"how safe each is, place by place{f' ({role})' if role else ''}"
     return TextTable(title, (*head, "one cluster if nothing differs", "groups found"), rows)
 
