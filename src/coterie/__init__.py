@@ -133,6 +133,7 @@ if TYPE_CHECKING:  # every public name, once: for type checkers, and below for w
     from coterie.tasks.optimiser import Adam as Adam
     from coterie.tasks.optimiser import AdamW as AdamW
     from coterie.tasks.optimiser import Optimiser as Optimiser
+    from coterie.tasks.private import Privacy as Privacy
     from coterie.tasks.schedule import Schedule as Schedule
     from coterie.tasks.score import Score as Score
     from coterie.tasks.signature import Basis as Basis

@@ -77,7 +77,7 @@ def test_every_default_is_written_out() -> None:
         "engine.address",
         "train.lr_decay",
     }
-    unset |= {"train.stop"}
+    unset |= {"train.stop", "privacy.epsilon", "privacy.noise_multiplier"}
     unset |= {"attack.strength", "server.lr", "data.classes", "data.limit"}
     text = resolved(loads(""))
     written = {".".join(p) for p in _leaves(text)}

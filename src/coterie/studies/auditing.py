@@ -305,11 +305,12 @@ class Auditor:
         self, method: Method, state: State, last: Mapping[str, Sequence[Upload]]
     ) -> Iterator[Members]:
         """Of each cluster by its model, and of each client looked at by what it sent last."""
-        people = self.population.at(state.round)
-        if kind_of(method, state) != "personal" and method.score.private == "none":
+        people, kind = self.population.at(state.round), kind_of(method, state)
+        if kind != "personal" and method.score.private == "none":
             for c in state.assign[state.placed].unique().tolist():
                 mine = [people[i] for i in (state.assign == c).nonzero().flatten().tolist()]
-                yield from self.one(f"cluster {c}", "its model", state.models[c], mine)
+                whose = f"cluster {c}" if kind == "clustered" else "all clients"
+                yield from self.one(whose, "the model they share", state.models[c], mine)
         for uploads in last.values():
             for upload in uploads:
                 for part in self.parts(upload):
