@@ -205,7 +205,7 @@ def test_an_error_says_what_where_why_and_how_to_go_on(
 ) -> None:
     error = errors.StorageError("the disk is full", code="S001", where="/x", why="0 B", fix="rm")
     raising(error, monkeypatch)
-    call(["run"])
+    call(["run", "--method", "fedavg"])
     assert capsys.readouterr().err == (
         "error[S001]: the disk is full\n"
         "  where  /x\n"
@@ -222,7 +222,7 @@ def test_what_the_user_s_code_raised_comes_first(
     error = errors.ClientError("client 3 failed", code="U001")
     error.__cause__ = ZeroDivisionError("in my loss")
     raising(error, monkeypatch)
-    call(["run"])
+    call(["run", "--method", "fedavg"])
     said = capsys.readouterr().err
     assert said.startswith("ZeroDivisionError: in my loss\nerror[U001]: client 3 failed\n")
 

@@ -38,6 +38,7 @@ from coterie.methods.fedavg import FedAvg
 from coterie.models.factory import build
 from coterie.runs import checkpoint
 from coterie.tasks.optimiser import SGD  # noqa: F401  for what is printed as code
+from coterie.tasks.private import Privacy  # noqa: F401  for what is printed as code
 from coterie.tasks.schedule import Schedule  # noqa: F401  for what is printed as code
 from coterie.tasks.signature import Histogram
 from coterie.tasks.solver import Solver

@@ -62,7 +62,7 @@ def test_l2_is_equation_3() -> None:
     clust = FedClust(solver=SOLVER, warmup_epochs=2, threshold=1.0)
     fed = federation()
     start = coterie.State.shared(fed.layout.initial, 8)
-    theta = fed.at(-1).ask(fed.clients, clust.warm(fed), start)
+    theta = fed.at(-1).ask(fed.clients, clust.warm(fed.sizes), start)
     assert torch.equal(seen("l2").distance, l2(theta.values))
 
 

@@ -50,7 +50,7 @@ def write_audit(file: str | Path, audits: Sequence[Audit], title: str, command: 
             title=title,
             lead=f"{count(len(audits), 'method')} · a curious server that keeps to the protocol, "
             "knows the network, the recipe and how samples are scaled",
-            sentence=f"What {len(audits)} methods send, attacked."
+            sentence=f"What {count(len(audits), 'method')} send, attacked."
             if several
             else audits[0].sentence,
             tiles=tiles(audits),

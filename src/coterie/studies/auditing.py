@@ -25,6 +25,7 @@ from coterie.core.loop import run
 from coterie.core.model_kind import kind_of
 from coterie.core.rng import stream
 from coterie.core.types import Method, State
+from coterie.core.units import count
 from coterie.data.population import Population
 from coterie.studies import private
 from coterie.studies.watching import Traffic, Watched, some_of, told_by
@@ -58,7 +59,7 @@ class Auditor:
                 "the clients of this run are on machines of their own",
                 code="C071",
                 why="an audit compares what is rebuilt with the samples themselves",
-                fix="audit its experiment file on data of your own: coterie audit FILE",
+                fix="audit its experiment file on data of your own: `coterie audit FILE`",
             )
         self.population, self.layout, self.seed, self.steps = population, layout, seed, steps
         self.who = some_of(population.sizes, clients)
@@ -100,7 +101,7 @@ class Auditor:
         last = self.another_round(method, end or state, planned, memories or fed.memories())
         played = {what.partition(" ")[0] for what in first}
         notes = [
-            f"{task} was not asked in the {state.round} rounds played: it is not attacked"
+            f"{task} was not asked in {count(state.round, 'round')} played: it is not attacked"
             for task in sorted(set(traffic or {}) - played)
         ]
         return Audit(

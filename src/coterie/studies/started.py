@@ -44,7 +44,6 @@ LATER: dict[str, dict[str, Any]] = {
         "flag": False,
     },
     "privacy": {"delta": 1e-5, "clip": 1.0},
-    "kin": {"follow": True},
 }
 WHOLE = ("server", "attack", "privacy")  # tables that came as a whole
 

@@ -68,17 +68,18 @@ class Train(Training, SteppedTask):
         shared = known.layout.form(self.shared)
         epochs = int(known.sent["epochs"]) if "epochs" in known.sent else None
         most = self.solver.most_steps(known.samples, epochs)
-        reports = {
+        reports: AnswerForm = {
             "before": Form(shared.dtype, (), 0, LARGEST_LOSS),
             "loss": Form(shared.dtype, (), 0, LARGEST_LOSS),
             "steps": Form("float32", (), 0, most, whole=True),
-            "halves": in_halves(known.layout.form("head")),
         }
+        if "halves" in self.report:  # a network need not have a head otherwise
+            reports |= {"halves": in_halves(known.layout.form("head"))}
         return {"value": shared} | {f"extra.{name}": reports[name] for name in self.report}
 
     def spends(self, known: Known) -> Sequence[Release] | None:
-        """Every step of the training; a loss is hidden by nothing."""
-        if not self.solver.privacy.on or {"before", "loss"} & set(self.report):
+        """Every step of the training; a loss is hidden by nothing, and halves are not counted."""
+        if not self.solver.privacy.on or {"before", "loss", "halves"} & set(self.report):
             return None
         epochs = int(known.sent["epochs"]) if "epochs" in known.sent else None
         return [self.solver.release(known.samples, epochs)]
