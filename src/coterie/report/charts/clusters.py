@@ -40,13 +40,13 @@ def river(run: RunData) -> Drawing:
     grouped(run)
     columns = columns_of(run)
     nodes, place = nodes_of(columns)
-    drawn = figure(height=420, margin={"l": 20, "r": 20, "t": 36, "b": 20})
+    drawn = figure(height=420, margin={"l": 20, "r": 20, "t": 44, "b": 20})
     drawn.add_sankey(arrangement="fixed", node=nodes, link=links_of(columns, place))
     last = len(columns) - 1
     for i, column in enumerate(columns):
         drawn.add_annotation(
             x=i / max(1, last),
-            y=1.02,
+            y=1.04,  # the nodes of a column may stand out by a few pixels
             xref="paper",
             yref="paper",
             xanchor=("left" if i == 0 else "right" if i == last else "center"),
