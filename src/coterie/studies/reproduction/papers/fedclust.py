@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from coterie.core.units import count
 from coterie.studies.reproduction.claims import above, at_most, best
 from coterie.studies.reproduction.table import Claim, Setting, Table
 
@@ -84,7 +85,7 @@ def accuracies(number: int, name: str, given: Mapping[str, object]) -> Table:
 
 
 DRAWN = "rounds_to_target of the clients' own networks, estimated"
-CUTS = {f"{k} clusters": f"fedclust:clusters={k}" for k in (1, 2, 3, 4, 6, 10, 20, 40, 100)}
+CUTS = {count(k, "cluster"): f"fedclust:clusters={k}" for k in (1, 2, 3, 4, 6, 10, 20, 40, 100)}
 SENT = {m: label for m, label in METHODS.items() if m != "Local"}
 TABLES = (
     accuracies(1, "label skew 20%", SKEW20),
