@@ -42,6 +42,7 @@ from coterie.words.server import ServerOptimiser
 
 # Keys that came later, by table: what a file meant that does not have them.
 LATER: dict[str, dict[str, Any]] = {
+    "autocfl": {"earliest": 1, "told": 4},
     "drift": {"pattern": "sudden", "span": 5},
     "engine": {"max_weight_share": 0.5},
     "evaluate": {"first": 0, "last": 0, "metrics": [], "tuned": 0},
