@@ -109,7 +109,12 @@ def test_actors_train_as_they_did_when_the_run_began(monkeypatch: pytest.MonkeyP
     """Those of runs from before there was a compiled engine were stacked."""
     pytest.importorskip("llvmlite")
     built = []
-    monkeypatch.setattr(training.engines, "build", lambda *given, **_: built.append(given[-1]))
+
+    def build(*given: Any, **_: Any) -> SimpleNamespace:
+        built.append(given[-1])
+        return SimpleNamespace()
+
+    monkeypatch.setattr(training.engines, "build", build)
     clients = partition("digits", "rotation", clients=4, seed=3)
     layout = training.build_layout("cnn-s", clients.shape, clients.classes)
     gather = training.simulation(FedAvg(SOLVER), clients, layout, engine="ray", workers=2)

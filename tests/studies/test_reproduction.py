@@ -127,7 +127,7 @@ def test_an_older_number_counts_if_it_is_of_the_same_settings(
     assert joining.counts(row, full, full.settings[0]) is right
 
 
-def test_a_number_that_was_cut_short_never_replaces_a_whole_one() -> None:
+def test_a_number_cut_short_or_of_fewer_seeds_never_replaces_a_better_one() -> None:
     full = running.ask("feddsmic-3", "nowhere")
     whole = results.Reproduction(full).rows[0]._replace(measured=90.0)
     short = whole._replace(measured=80.0, cuts="train.rounds = 3")
@@ -135,6 +135,9 @@ def test_a_number_that_was_cut_short_never_replaces_a_whole_one() -> None:
     assert joining.joined(full.table, [whole], [short]) == [whole]
     assert joining.joined(full.table, [short], [whole]) == [whole]
     assert joining.joined(full.table, [whole], [newer]) == [newer]
+    three = whole._replace(seeds="0 1 2")
+    assert joining.joined(full.table, [three], [newer._replace(seeds="0")]) == [three]
+    assert joining.joined(full.table, [newer._replace(seeds="0")], [three]) == [three]
 
 
 def test_a_fingerprint_is_of_what_a_method_is_told_and_of_nothing_else() -> None:

@@ -16,6 +16,7 @@ from coterie.models.zoo import AUTO
 
 # Keys that came later, by table: what a file meant that does not have them.
 LATER: dict[str, dict[str, Any]] = {
+    "autocfl": {"earliest": 1, "told": 4},
     "drift": {"pattern": "sudden", "span": 5},
     "engine": {"max_weight_share": 0.5},
     "evaluate": {"first": 0, "last": 0, "metrics": [], "tuned": 0},
@@ -83,6 +84,8 @@ def started_with(text: str) -> dict[str, Any]:
     found = flat(text)
     for table in {key.rpartition(".")[0] for key in found}:
         root, _, name = table.rpartition(".")
+        if root == "experiments":  # of a comparison: a method, which may be called as its table
+            continue
         for home in (name, *WHOLE) if name == "train" else (name,):
             for key, meant in LATER.get(home, {}).items():
                 found.setdefault(".".join(filter(None, (root, home, key))), meant)

@@ -49,14 +49,21 @@ def counts(row: Row, asked: Asked, setting: Setting) -> bool:
 def joined(table: Table, before: Iterable[Row], new: Iterable[Row]) -> list[Row]:
     """All rows of a table in the paper's order: what is newly measured wins.
 
-    But a number that was cut short never takes the place of one that was not.
+    But a number that was cut short never takes the place of one that was not, nor one of fewer
+    seeds that of more.
     """
     by = {row.key: row for row in before}
     for row in new:
-        if row.there and (row.key not in by or whole(table, row) or not whole(table, by[row.key])):
+        if row.there and (row.key not in by or replaces(table, row, by[row.key])):
             by[row.key] = row
     order = [figure[:4] for s in table.settings for figure, _ in lines(table, s)]
     return sorted(by.values(), key=lambda r: order.index(r.key) if r.key in order else len(order))
+
+
+def replaces(table: Table, new: Row, old: Row) -> bool:
+    """Whether a number that was measured takes the place of an older one."""
+    shorter = whole(table, old) and not whole(table, new)
+    return not shorter and not {*new.seeds.split()} < {*old.seeds.split()}
 
 
 def whole(table: Table, row: Row) -> bool:
