@@ -32,7 +32,7 @@ def test_results_go_to_stdout_and_the_rest_to_stderr(capsys: pytest.CaptureFixtu
     assert head.split()[0] == "method"
     assert row.split()[0] == "kin"
     assert [line.split()[0] for line in said.err.splitlines()] == [
-        *["data", "model", "engine"],
+        *["method", "data", "model", "engine"],
         *["run"] * 3,
         *["records", "report", "next"],
     ]

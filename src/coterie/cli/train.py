@@ -68,7 +68,7 @@ def run(
     if not json:
         for text in config.notes:
             say.label("note", text)
-        if "method" not in config.origins:
+        if "method" not in config.origins and not quiet:
             say.label("method", unnamed(config.method, config.data.source))
     from coterie.studies.experiment import fresh
 
