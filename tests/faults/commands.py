@@ -49,10 +49,14 @@ def written(folder: Path, timed: frozenset[str] = frozenset(TIMED)) -> dict[str,
     return {str(f.relative_to(folder)): f.read_bytes() for f in files}
 
 
-def saved_rounds(folder: Path) -> list[int]:
-    """The rounds whose checkpoints are there; each is whole, or this raises."""
+def saved_rounds(folder: Path) -> dict[str, list[int]]:
+    """The rounds in each folder of checkpoints that has some; each is whole, or this raises."""
     homes = [f for f in folder.rglob("checkpoints") if f.is_dir()]
-    return [checkpoint.load(path).state.round for home in homes for path in checkpoint.rounds(home)]
+    return {
+        str(home.relative_to(folder)): [checkpoint.load(path).state.round for path in there]
+        for home in homes
+        if (there := checkpoint.rounds(home))
+    }
 
 
 def strays(folder: Path) -> list[Path]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -44,17 +45,27 @@ def places_of(how: How, operations: list[str]) -> list[int]:
     return [n for n, what in enumerate(kind, 1) if kinds is None or what in kinds]
 
 
+def committed(operations: list[str]) -> dict[str, int]:
+    """The newest round in each folder of checkpoints after these operations: never another."""
+    names = (re.fullmatch(r"replace (.*checkpoints)/\.(\d+)\.tmp", name) for name in operations)
+    return {found[1]: int(found[2]) for found in names if found}
+
+
 def crash_everywhere(name: str, how: How, home: Path, every: int = 1) -> int:
     """Crash at every operation, or at some, and go on; how many there were."""
     command = COMMANDS[name]
     expected, operations = undisturbed(command, home)
     places, folder = places_of(how, operations)[every // 2 :: every], home / "r"
+    command.before(folder)
+    first = {home: max(found) for home, found in saved_rounds(folder).items()}
+    shutil.rmtree(folder, ignore_errors=True)
     for n in places:
         command.before(folder)
         with Disk(folder, n, how).watched(), pytest.raises(PowerCut):
             command.go(folder)
         place = f"{how} at operation {n}, {operations[n - 1]}"
-        assert all(0 <= r <= 3 for r in saved_rounds(folder)), place
+        newest = {home: max(found) for home, found in saved_rounds(folder).items()}
+        assert newest == first | committed(operations[: n - 1]), place
         command.go(folder)
         assert written(folder, command.timed) == expected, place
         assert strays(folder) == [], place
