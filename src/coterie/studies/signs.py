@@ -19,7 +19,7 @@ from coterie.core.client import Client
 from coterie.core.types import Federation, State
 from coterie.studies import experiment
 from coterie.tasks import Solver, TrainHalves, equal_steps
-from coterie.tasks.verify import halves
+from coterie.tasks.halves import halves
 from coterie.words.grouping import Verified, verified_groups
 
 SIGNS = ("labels", "inputs", "meaning", "contrast", "detail", "updates", "groups", "peers", "sizes")

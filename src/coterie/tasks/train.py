@@ -68,13 +68,13 @@ class Train(Training, SteppedTask):
         shared = known.layout.form(self.shared)
         epochs = int(known.sent["epochs"]) if "epochs" in known.sent else None
         most = self.solver.most_steps(known.samples, epochs)
-        reports: AnswerForm = {
+        reports = {
             "before": Form(shared.dtype, (), 0, LARGEST_LOSS),
             "loss": Form(shared.dtype, (), 0, LARGEST_LOSS),
             "steps": Form("float32", (), 0, most, whole=True),
         }
         if "halves" in self.report:  # a network need not have a head otherwise
-            reports |= {"halves": in_halves(known.layout.form("head"))}
+            reports["halves"] = in_halves(known.layout.form("head"))
         return {"value": shared} | {f"extra.{name}": reports[name] for name in self.report}
 
     def spends(self, known: Known) -> Sequence[Release] | None:
