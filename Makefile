@@ -14,7 +14,7 @@ test: install  ## every test
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 	$(BIN)/python -m tests.golden
 
-# Three at once on two cores: half of the time they wait for each other's processes.
+# Three at once on two cores: for some of the time they wait for processes to start or to be missed.
 test-federation: install  ## real servers and clients on this machine (about 8 minutes)
 	$(BIN)/python -m pytest -n 3 --dist loadgroup -m "federation and not thorough" tests/engines/flower
 
