@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from coterie.cli.main import call
+from coterie.config import Config
+from coterie.core.events import Listener
 from coterie.data.kinds import parse
-from coterie.studies.atlas import results, tables
+from coterie.studies.atlas import results, running, tables
 from coterie.studies.atlas.advice import Advice, learned, said_of
 from coterie.studies.atlas.findings import findings, of_kind
 from coterie.studies.atlas.grid import FILE, Atlas, Cell, Place
 from coterie.studies.atlas.page import markdown, text, write_page
 from coterie.studies.atlas.results import Results, Row
 from coterie.studies.atlas.running import Asked, experiment, run
+from coterie.studies.comparison.cells import run_cell
 
 ATLAS = Atlas.load()
 # Whoever changes the grid raises its version and puts the new hash here: results are of a version.
@@ -64,6 +68,42 @@ def test_the_first_seed_of_all_places_comes_before_the_second_of_any() -> None:
     assert turn == sorted(turn)
     assert cells[0].place.data == "digits"
     assert all(ATLAS.kinds[c.place.kind].planted for c in cells if c.method == "oracle")
+
+
+def test_parts_have_every_run_once() -> None:
+    places = tuple(p for p in ATLAS.places() if p.data == "digits")
+    of = [
+        Asked(ATLAS, Path(), places, ("fedavg", "oracle"), 2, part=part).cells()
+        for part in ((1, 1), (1, 3), (2, 3), (3, 3))
+    ]
+    assert sorted(of[0]) == sorted([*of[1], *of[2], *of[3]])
+
+
+def test_a_run_that_fails_is_told_and_does_not_end_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(config: Config, cell: Any, listen: Listener) -> None:
+        if config.method == "fedavg":
+            raise RuntimeError("the disk is gone")
+        run_cell(config, cell, listen)
+
+    monkeypatch.setattr(running, "run_cell", broken)
+    words = ["atlas", "--data", "digits", "--sizes", "30", "--kinds", "none", "--seeds", "1"]
+    words += ["--methods", "local,fedavg", "--out", str(tmp_path), "--quiet"]
+    assert call([*words, "train.rounds=1", "partition.clients=4"]) == 1
+    said = capsys.readouterr().err
+    assert "failed  none · digits · 30 · fedavg · seed 11: RuntimeError: the disk is gone" in said
+    assert "tries what failed again" in said
+    done = results.read((tmp_path / "results.csv").read_text())
+    assert [row.method for row in done if row.stage == "result"] == ["local"]
+
+
+def test_a_method_that_is_not_there_is_said_before_anything_is_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(["atlas", "--method", "nowhere:Mine", "--out", str(tmp_path / "out")]) == 2
+    assert "nowhere" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 def asked(out: Path, *methods: str, **more: object) -> Asked:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -65,7 +66,7 @@ def atlas(
         found,
         out,
         tuple(selected(found, grid, role, kinds, data, sizes)),
-        (*contestants(found, methods), *(method or [])),
+        tuple(contestants(found, methods) + own(found, method)),
         seeds,
         share_of(part),
         tuple(options.assigned(settings)),
@@ -76,9 +77,11 @@ def atlas(
     if list:
         show(asked)
         return
-    if run:
-        run_missing(asked, quiet)
+    failed = run_missing(asked, quiet) if run else 0
     conclude(asked, format, advice, save)
+    if failed:
+        say.label("next", f"{command(*sys.argv[1:])}    tries what failed again")
+        raise typer.Exit(1)
 
 
 def conclude(asked: Asked, format: str, advice: Path | None, save: Path | None) -> None:
@@ -114,6 +117,13 @@ def contestants(found: Atlas, methods: str) -> list[str]:
     return [labels[name] for name in chosen("method", names, [*labels])]
 
 
+def own(found: Atlas, methods: Sequence[str] | None) -> list[str]:
+    """Methods that join; one that cannot be imported is said before anything is run."""
+    for label in methods or []:
+        found.contestant(label).candidates(label)
+    return [*(methods or [])]
+
+
 def selected(found: Atlas, grid: str, role: str, kinds: str, data: str, sizes: str) -> list[Place]:
     """The places that are asked for."""
     from coterie.studies.atlas.grid import chosen
@@ -143,16 +153,24 @@ def share_of(text: str) -> tuple[int, int]:
     return int(first), int(last)
 
 
-def run_missing(asked: Asked, quiet: bool) -> None:
-    """Run what is not done yet."""
+def run_missing(asked: Asked, quiet: bool) -> int:
+    """Run what is not done yet; how many runs failed."""
     from coterie.studies.atlas.running import run
 
+    failed = 0
+
+    def listen(event: Event) -> None:
+        nonlocal failed
+        failed += "failed" in event
+        (failures if quiet else lines)(event)
+
     try:
-        run(asked, failures if quiet else lines)
+        run(asked, listen)
     except KeyboardInterrupt:
         say.note("\ninterrupted; every run that was done is in the results")
         say.label("next", f"{command(*sys.argv[1:])}    goes on from there")
         raise SystemExit(130) from None
+    return failed
 
 
 def failures(event: Event) -> None:

@@ -71,10 +71,9 @@ class Asked:
         return found
 
     def cells(self) -> list[Cell]:
-        """The runs of this part; places go to parts in turn, so that each has all kinds."""
+        """The runs of this part; places go to parts in turn, whatever data a machine has."""
         i, n = self.part
-        at_hand = [p for p in self.places if self.at_hand(p)]
-        mine = at_hand[i - 1 :: n]
+        mine = [p for p in self.places[i - 1 :: n] if self.at_hand(p)]
         return self.atlas.cells(mine, self.methods, self.seeds)
 
     def at_hand(self, place: Place) -> bool:
@@ -123,7 +122,11 @@ class Runner:
                 continue
             self.tell(event | {"row": row, "seconds": time.perf_counter() - start})
         for place, seed in dict.fromkeys((cell.place, cell.seed) for cell in cells):
-            self.look(place, seed)  # also where all runs were known
+            try:
+                self.look(place, seed)  # also where all runs were known
+            except Exception as error:
+                event = {"event": "cell", "cell": Cell(place, LOOKING, seed)}
+                self.tell(event | {"failed": error_text(error)})
 
     def one(self, cell: Cell) -> Row:
         """A run, after its settings were chosen."""
