@@ -104,6 +104,8 @@ def page(tests: Tests, seconds: float, machine: str) -> str:
                 f"| {row.number} | {' | '.join(c.replace('|', chr(92) + '|') for c in cells)} |"
             )
         parts.append(f"## {part}\n\n" + "\n".join(lines))
-    count = len({test["test"] for test in tests})
-    parts.append(f"{count:,} tests in {seconds / 60:.0f} minutes on {machine}.")
+    run = sum(test["ended"] != NEVER for test in tests)
+    parts.append(
+        f"{run:,} of {len(tests):,} tests were run, in {seconds / 60:.0f} minutes on {machine}."
+    )
     return "\n\n".join(part.strip() for part in parts) + "\n"
