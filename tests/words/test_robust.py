@@ -22,6 +22,7 @@ from coterie.core.loop import run
 from coterie.core.types import Replies, State
 from coterie.methods import METHODS, find
 from coterie.methods.refusals import expect_possible
+from coterie.methods.regrouping import divided
 from coterie.words import mixing
 from coterie.words.robust import LACKING, RULES, median, multi_krum, norm_clipped, trimmed_mean
 from coterie.words.server import ServerOptimiser
@@ -248,6 +249,17 @@ def test_what_validation_asks_for_is_what_merging_takes(rule: str) -> None:
     for m in range(2, 30):
         after = ServerOptimiser(merge=rule, byzantine=0.3).merged(clusters(m), answers(clusters(m)))  # type: ignore[arg-type]
         assert (LACKING not in after.memory) == (m in enough)
+
+
+def test_groups_that_part_start_from_robust_means() -> None:
+    state = clusters(12)
+    w = answers(state)
+    w.values[3] = 1e6
+    labels = torch.arange(12) % 2
+    for server, hurt in ((ServerOptimiser(), True), (ServerOptimiser(merge="median"), False)):
+        parted = divided(state, 0, w, labels, server)
+        assert parted.k == 2
+        assert bool(parted.models.abs().max() > 10) == hurt
 
 
 def test_norm_clipping_starts_from_the_model_before() -> None:
