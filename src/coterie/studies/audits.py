@@ -16,7 +16,7 @@ from coterie.core import storage
 from coterie.report.audited import write_audit
 from coterie.runs.history import csv_lines
 from coterie.runs.reading import RunReader, round_events
-from coterie.studies import experiment
+from coterie.studies import experiment, private
 from coterie.studies.auditing import CLIENTS, ROUNDS, Auditor
 from coterie.studies.opening import open_run
 from coterie.studies.watching import from_events
@@ -70,8 +70,9 @@ def audit_file(
     tell("controls")
     auditor = Auditor(people, layout, seed=config.seed, clients=clients)
     found = []
-    for one in methods:
-        tell(one.method)
+    for asked in methods:
+        tell(asked.method)
+        one = private.with_noise(asked, experiment.method, people.sizes)
         planned = one.train.rounds
         found.append(
             auditor.audit(
