@@ -55,7 +55,8 @@ def crash_everywhere(name: str, how: How, home: Path, every: int = 1) -> int:
     """Crash at every operation, or at some, and go on; how many there were."""
     command = COMMANDS[name]
     expected, operations = undisturbed(command, home)
-    places, folder = places_of(how, operations)[every // 2 :: every], home / "r"
+    every_place, folder = places_of(how, operations), home / "r"
+    places = every_place[min(every // 2, len(every_place) - 1) :: every]  # at least one of them
     command.before(folder)
     first = {home: max(found) for home, found in saved_rounds(folder).items()}
     shutil.rmtree(folder, ignore_errors=True)
