@@ -47,10 +47,16 @@ def test_a_captured_cluster_falls_with_the_plain_mean_and_holds_with_a_robust_on
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["fedclust", "kin"])
-def test_over_five_seeds_a_captured_cluster_holds(method: str) -> None:
-    assert lost(method, "mean", "cluster-capture", list(SEEDS), TOUCHED) >= 20
-    assert lost(method, "trimmed-mean", "cluster-capture", list(SEEDS), TOUCHED) <= 3
+def test_over_five_seeds_a_captured_cluster_holds() -> None:
+    assert lost("fedclust", "mean", "cluster-capture", list(SEEDS), TOUCHED) >= 20
+    assert lost("fedclust", "trimmed-mean", "cluster-capture", list(SEEDS), TOUCHED) <= 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("merge", ["mean", "trimmed-mean"])
+def test_over_five_seeds_kin_is_not_captured_by_updates_alone(merge: str) -> None:
+    """Who passes for another group by its signature still says, asked, whose model fits it."""
+    assert lost("kin", merge, "cluster-capture", list(SEEDS), TOUCHED) <= 3
 
 
 def seen(kind: str, seeds: list[int]) -> tuple[float, float]:
