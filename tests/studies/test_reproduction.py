@@ -160,6 +160,12 @@ def test_other_settings_in_the_same_folder_are_refused(tmp_path: Path) -> None:
 
     (folder / "compare.toml").write_text(toml.write(made))
     assert running.widened(folder, made)["seeds"] == [0]
+    more = {**made, "methods": [*made["methods"], "kin:rise=5"]}
+    more["experiments"] = {**made["experiments"], "kin:rise=5": made["experiments"]["fedavg"]}
+    wide = running.widened(folder, more)  # the file lists one more by now
+    assert wide["methods"] == more["methods"]
+    assert [*wide["experiments"]] == [*more["experiments"]]
+    assert running.widened(folder, made)["methods"] == more["methods"], "and then one less"
     made["experiments"]["fedavg"]["train"]["lr"] = 0.5
     with pytest.raises(CheckpointError, match="other settings"):
         running.widened(folder, made)

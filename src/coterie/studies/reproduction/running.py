@@ -31,6 +31,7 @@ from coterie.studies.reproduction.table import Setting, Table
 from coterie.studies.started import flat, started_with
 
 SILENT = ("engine", "output")  # tables of a file that change no number
+WIDER = ("seeds", "methods")  # keys of a comparison in which a later call may have more
 
 
 @dataclass(frozen=True)
@@ -175,16 +176,20 @@ def listed(path: Path) -> list[str]:
 
 
 def widened(folder: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """What was asked, with the seeds that the folder has already; refused if runs would differ."""
+    """What was asked, with the seeds that the folder has already; refused if runs would differ.
+
+    Methods that the file has listed since join those that are there.
+    """
     file = folder / "compare.toml"
     if not file.exists():
         return dict(asked)
     then = tomllib.loads(file.read_text(encoding="utf-8"))
     seeds = sorted({*then["seeds"], *asked["seeds"]})
-    wide = {**asked, "seeds": seeds}
+    methods = list(dict.fromkeys([*asked["methods"], *then["methods"]]))
+    wide = {**asked, "seeds": seeds, "methods": methods}
     before, now = started_with(file.read_text(encoding="utf-8")), flat(toml.write(wide))
     # A key that came later meant its default then.
-    both = [k for k in before if k in now and ".engine." not in k and k != "seeds"]
+    both = [k for k in before if k in now and ".engine." not in k and k not in WIDER]
     before, now = ({k: read[k] for k in both} for read in (before, now))
     if lines := differences(before, now, list(asked["methods"])):
         raise CheckpointError(
@@ -193,6 +198,7 @@ def widened(folder: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
             where="\n".join(lines),
             fix="put the settings back, or choose another folder with --out",
         )
-    wide["experiments"] = then["experiments"]  # with the engine they were begun with
+    # With the engine they were begun with.
+    wide["experiments"] = {**asked["experiments"], **then["experiments"]}
     storage.replace_file(file, toml.write(wide).encode())
     return wide
