@@ -320,6 +320,7 @@ def test_a_method_of_ones_own_joins_with_as_many_candidates(
     monkeypatch.syspath_prepend(tmp_path)
     label = "mine_atlas:Mine"
     assert len(ATLAS.contestant(label).candidates(label)) == ATLAS.candidates
+    assert ATLAS.contestant(label).tune == ATLAS.methods["fedavg"].tune
     place = Place("none", "digits", 30)
     given = (*TINY, ("train.rounds", 1), ("engine.name", "serial"))
     one = Asked(ATLAS, tmp_path / "out", (place,), ("fedavg", label), 1, given=given)

@@ -25,7 +25,7 @@ from coterie.core.suggest import similar
 
 FILE = files("coterie.experiments") / "atlas.toml"
 TEST_SHARE = 0.2  # of a client's samples, where the data have no test set of their own
-LR = "lr=0.02,0.05,0.1,0.2"  # what is tried of a method that is not in the file
+LR = "lr=0.02,0.05,0.1,0.15"  # what is tried of a method that is not in the file
 
 Role = Literal["development", "evaluation"]
 Settings = list[tuple[str, Any]]  # dotted key, value
