@@ -54,15 +54,19 @@ class Kin:
     kind = "clustered"
 
     @property
+    def tuning(self) -> Solver:
+        """How a client tunes a model before it uses it, or judges by it who belongs together."""
+        return replace(self.solver, epochs=self.tune_epochs, steps=0)
+
+    @property
     def touch(self) -> Solver:
-        """How a client tunes models that it compares: one epoch, lest it makes them all alike."""
+        """How a client tunes models among which it moves: little, lest it makes them all alike."""
         return replace(self.solver, epochs=1, steps=0)
 
     @property
     def score(self) -> VerifiedScore:
         """The cluster's model, and what the client's own tuning makes of it where that helps."""
-        tuning = replace(self.solver, epochs=self.tune_epochs, steps=0)
-        return VerifiedScore(tuning, train="head")
+        return VerifiedScore(self.tuning, train="head")
 
     def warm(self, sizes: Tensor) -> TrainHalves:
         """The two short trainings from the initial model."""
@@ -188,7 +192,7 @@ class Kin:
 
     def helps(self, w: Replies, labels: Tensor, fed: Federation) -> bool:
         """Whether clients clearly gain by these groups, and none of the groups loses."""
-        said = trial(w, labels, self.touch, fed, self.server)
+        said = trial(w, labels, self.tuning, fed, self.server)
         return (
             said is not None
             and said.gain > self.gain
@@ -208,7 +212,7 @@ class Kin:
         c, d = sorted(divmod(int(apart.argmin()), state.k))
         both = pick(w, torch.cat([seen[c], seen[d]]).sort().values)
         labels = (state.assign[both.clients] == d).long()
-        said = trial(both, labels, self.touch, fed, self.server)
+        said = trial(both, labels, self.tuning, fed, self.server)
         if said is None or said.sure > -self.sure or said.most > 0:
             return state
         return united(state, c, d, mean_model(state, c, d, fed.sizes))

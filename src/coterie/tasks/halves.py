@@ -1,7 +1,8 @@
-"""A client's data in two halves: what is made of the one can be checked by the other."""
+"""A client's data in parts: what is made of some can be checked by the others."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
@@ -20,6 +21,18 @@ def halves(client: Client) -> tuple[Client, Client]:
     x, y = client.x, client.y
     even, odd = (replace(client, x=x[i::2].contiguous(), y=y[i::2].contiguous()) for i in (0, 1))
     return even, odd
+
+
+def folds(client: Client, n: int) -> Iterator[tuple[Client, Client]]:
+    """A client's data in n parts, or as many as there are samples: all but one, and that one."""
+    part = torch.arange(len(client)) % n
+    for i in range(min(n, len(client))):
+        yield of(client, part != i), of(client, part == i)
+
+
+def of(client: Client, some: Tensor) -> Client:
+    """A client that has only these of its samples."""
+    return replace(client, x=client.x[some], y=client.y[some])
 
 
 def as_long(solver: Solver, client: Client) -> Solver:
