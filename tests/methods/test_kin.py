@@ -19,7 +19,8 @@ from coterie.methods.fedavg import FedAvg
 from coterie.methods.kin import TRIES, Kin, pulls
 from coterie.methods.regrouping import dealt, divided, mean_model, trial, united
 from coterie.tasks import Gains, Solver, Train, VerifiedScore
-from coterie.tasks.halves import halves
+from coterie.tasks.halves import folds, halves
+from coterie.tasks.steps import Forward, Stepwise, run_single
 from coterie.words.grouping import clear, verified_groups
 from coterie.words.grouping.verified import spread
 from coterie.words.mixing import merge
@@ -219,14 +220,15 @@ def test_trials_tell_groups_from_chance() -> None:
 
 
 class Overheard(Front):
-    """A federation that notes the models each client is sent for a trial."""
+    """A federation that notes how clients compare models, and those they are sent for it."""
 
+    asked: Gains
     sent: dict[int, Tensor]
 
     def ask(self, cohort: Tensor, task: Any, state: State, **send: Tensor) -> Replies:
         if isinstance(task, Gains):
             rows = torch.cat([state.of(cohort)[:, None], send["others"]], 1)
-            self.sent = dict(zip(cohort.tolist(), rows, strict=True))
+            self.asked, self.sent = task, dict(zip(cohort.tolist(), rows, strict=True))
         return super().ask(cohort, task, state, **send)
 
 
@@ -242,6 +244,19 @@ def test_nobody_judges_a_model_it_trained_itself() -> None:
         trial(replace(w, values=values), labels, SOLVER, fed)
         assert torch.equal(before[i], fed.sent[i])
         assert any(not torch.equal(before[j], fed.sent[j]) for j in range(8))
+
+
+def test_groups_are_judged_by_models_tuned_as_they_are_used() -> None:
+    fed = Overheard(people([0, 1] * 4), Layout(network()), classes=CLASSES, seed=7)
+    method, labels = Kin(SOLVER, tune_epochs=4), torch.arange(8) % 2
+    w, clients = trained(fed), fed.clients
+    method.divide(State.shared(fed.layout.initial, 8), 0, w, labels, fed)
+    assert (fed.asked.adapt, fed.asked.train) == (method.score.adapt, method.score.train)
+    two = State(torch.stack([w.values[0], w.values[1]]), labels)
+    method.unite(two, two, w, fed)
+    assert fed.asked.adapt == method.score.adapt
+    method.better_off(two, clients, 1 - labels[:, None], fed)
+    assert fed.asked.adapt == replace(SOLVER, epochs=1)  # who moves compares what it is sent
 
 
 def test_division_and_union_move_rows_and_labels_together() -> None:
@@ -331,6 +346,18 @@ def test_halves_are_disjoint_and_all() -> None:
     assert all(len(half) == 1 for half in halves(single))
 
 
+@pytest.mark.parametrize("samples", [1, 3, 5, 13])
+def test_each_sample_is_left_out_by_one_fold(samples: int) -> None:
+    c = client(0, 4, samples=samples)
+    parts = list(folds(c, 5))
+    assert len(parts) == min(5, samples)
+    unseen = [x for _, part in parts for x in part.x[:, 0].tolist()]
+    assert sorted(unseen) == sorted(c.x[:, 0].tolist())
+    for seen, left in parts:
+        both = [*seen.x[:, 0].tolist(), *left.x[:, 0].tolist()]
+        assert sorted(both) == sorted(c.x[:, 0].tolist())
+
+
 def test_halves_sent_along_leave_the_training_as_it_is() -> None:
     fed = federation()
     state = State.shared(fed.layout.initial, 8)
@@ -375,3 +402,50 @@ def test_tuning_is_used_only_where_it_helps_on_what_it_did_not_see() -> None:
     start = State.shared(fed.layout.initial, 8)
     helping = fed.at(0, "evaluate").ask(fed.clients, VerifiedScore(SOLVER, train="head"), start)
     assert (helping.values[:, 1, 1] < helping.values[:, 0, 1]).all()
+
+
+def test_tuning_is_judged_by_nearly_all_of_what_it_is_used_with() -> None:
+    fed = federation()
+    c = client(0, 4, samples=40)
+    alternating = replace(c, y=torch.arange(40) % 2, x=c.x + 4 * (torch.arange(40) % 2)[:, None])
+    start = fed.layout.initial
+    tuning = VerifiedScore(replace(SOLVER, epochs=20), train="head")
+    row, tuned = run_single(
+        tuning.rows(alternating, start, fed.layout, stream(0, "tuning")), fed.layout
+    )
+    assert not torch.equal(row, tuned)  # of a half, each of which has one label, nothing is learned
+
+
+@pytest.mark.parametrize(
+    ("after", "helps"),
+    [
+        ([9.0, -1.0, -1.0], True),  # (how sure of the right label each sample is, wrong below 0)
+        ([0.1, 0.1, -9.0], True),  # more are right, though more is lost
+        ([2.0, -1.0, -1.0], True),  # as many, and less is lost
+        ([1.0, -1.0, -1.0], False),  # the same
+        ([1.0, -2.0, -1.0], False),  # as many, and more is lost
+        ([-0.1, -0.1, -0.1], False),  # fewer are right, though less is lost
+        ([torch.nan] * 3, False),
+    ],
+)
+def test_what_is_right_decides_on_tuning_and_then_the_loss(after: list[float], helps: bool) -> None:
+    c = client(0, 4, samples=3)
+    c = replace(c, x=torch.arange(3.0)[:, None], y=torch.zeros(3, dtype=torch.long))
+    said = {0: torch.tensor([1.0, -1.0, -1.0]), 1: torch.tensor(after)}
+    asked = VerifiedScore(SOLVER).helps(torch.zeros(1), c, SOLVER, stream(0, "tuning"))
+    assert decided(asked, said) is helps
+
+
+def decided(steps: Stepwise[bool], said: dict[int, Tensor]) -> bool:
+    """What comes of steps that train model 0 into model 1, each being as sure of labels as said."""
+    answer: Any = None
+    try:
+        while True:
+            work = steps.send(answer)
+            if isinstance(work, Forward):
+                sure = said[int(work.row)][work.x[:, 0].long()]
+                answer = torch.stack([sure, torch.zeros_like(sure)], 1)
+            else:
+                answer = torch.ones(1), 1
+    except StopIteration as end:
+        return bool(end.value)
