@@ -16,7 +16,7 @@ from coterie.runs.text_table import columns
 
 def result(text: str = "") -> None:
     """Print a line of what was asked for, on stdout."""
-    print(text, flush=True)
+    print(harmless(text), flush=True)
 
 
 def line(value: Mapping[str, Any]) -> None:
@@ -39,7 +39,19 @@ def finite(value: Any) -> Any:
 
 def note(text: str = "") -> None:
     """Print a line of anything else, on stderr."""
-    print(text, file=sys.stderr, flush=True)
+    print(harmless(text), file=sys.stderr, flush=True)
+
+
+def harmless(text: str) -> str:
+    """A text that no terminal takes for a command: names in files are not ours.
+
+    >>> print(harmless("a\\x1b[2Jb\\nc"))
+    a\\x1b[2Jb
+    c
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)
 
 
 def label(word: str, text: str) -> None:

@@ -17,6 +17,7 @@ from coterie.core.shell import command
 from coterie.core.suggest import closest
 
 COMMAND_LINE = "command line"
+DEEPEST = 32  # levels of tables and lists in each other: no setting has as many
 SYNTAX = {  # a word of tomllib's message, and what to do about it
     "overwrite": "keep one of the two",
     "twice": "keep one of the two",
@@ -74,7 +75,7 @@ def read(file: File | str) -> Written:
 def parse(text: str, name: str) -> Written:
     """What the text of an experiment file says, not yet checked."""
     try:
-        tree = tomllib.loads(text)
+        tree, places = _frozen(tomllib.loads(text)), dict(toml.lines(text))
     except tomllib.TOMLDecodeError as cause:
         raise syntax_error(text, name, str(cause)) from cause
     except (RecursionError, ValueError) as cause:  # brackets in brackets; a date that is none
@@ -85,7 +86,7 @@ def parse(text: str, name: str) -> Written:
             why=what,
             fix="write it as `coterie init` does",
         ) from cause
-    return Written(name, _frozen(tree), dict(toml.lines(text)))
+    return Written(name, tree, places)
 
 
 def syntax_error(text: str, name: str, message: str) -> ConfigError:
@@ -146,7 +147,7 @@ def assignment(text: str) -> tuple[str, Any]:
     """
     key, equals, value = text.partition("=")
     key = key.strip()
-    if not equals or not re.fullmatch(r"[\w-]+(\.[\w-]+)*", key):
+    if not equals or not re.fullmatch(r"[\w-]+(\.[\w-]+){,9}", key):
         raise ConfigError(
             f"{text!r} is not a setting",
             code="C013",
@@ -160,13 +161,18 @@ def word(text: str) -> Any:
     """A value of the command line: TOML, or else the text as it stands."""
     try:
         tree = tomllib.loads(f"value = {text}")
+        _frozen(tree)
     except (RecursionError, ValueError):
         return text
     return tree["value"] if len(tree) == 1 else text
 
 
-def _frozen(value: Any) -> Any:
-    """Lists as tuples, all the way down."""
+def _frozen(value: Any, left: int = DEEPEST) -> Any:
+    """Lists as tuples, all the way down; what is deeper than any setting is left to nobody else."""
+    if not left:
+        raise RecursionError
     if isinstance(value, Mapping):
-        return {k: _frozen(v) for k, v in value.items()}
-    return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
+        return {k: _frozen(v, left - 1) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return tuple(_frozen(v, left - 1) for v in value)
+    return value

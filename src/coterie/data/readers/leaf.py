@@ -99,7 +99,8 @@ def _user(content: dict[str, Any], name: str, file: Path) -> tuple[list[Array], 
 def _sample(row: Any, where: str) -> Array:
     """One sample as an array."""
     try:
-        return np.asarray(row, dtype=np.float32)
+        with np.errstate(over="ignore"):  # what does not fit is found with what is not a number
+            return np.asarray(row, dtype=np.float32)
     except (ValueError, TypeError) as error:
         fix = "give every sample as numbers; words must be encoded first"
         raise fault(where, "a sample is not a list of numbers", "D013", fix, str(error)) from error
