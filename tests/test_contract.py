@@ -357,7 +357,7 @@ def odd(case: str) -> Any:
 @pytest.mark.parametrize(
     "case", ["one client", "two clients", "identical clients", "one sample", "one class"]
 )
-@pytest.mark.row(21)
+@pytest.mark.row(21, counts="pairs of a method and odd data")
 def test_odd_clients_are_trained_and_placed(name: str, case: str) -> None:
     fed = odd(case)
     end = last(measured(method(name, fraction=1.0), fed, ROUNDS))

@@ -101,7 +101,7 @@ def test_compiled_training_has_the_same_bits_in_any_number_of_processes(name: st
 @pytest.mark.parametrize("engine", ["stacked", "compiled"])
 @pytest.mark.parametrize("case", ODD)
 @ALL
-@pytest.mark.row(21)
+@pytest.mark.row(21, counts="pairs of a method and odd data")
 def test_odd_clients_on_an_engine(name: str, case: str, engine: str) -> None:
     people = clients(8)
     match case:

@@ -215,7 +215,7 @@ def test_an_error_says_what_where_why_and_how_to_go_on(
     )
 
 
-@pytest.mark.row(25)
+@pytest.mark.row(25, counts="failures of own code")
 def test_what_the_user_s_code_raised_comes_first(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -109,7 +109,7 @@ def test_resuming_to_more_rounds_equals_running_them_at_once(
         (["resume", "r", "train.lr=0.5", "--allow-change", "train.lr", "--rounds", "2"], 0),
     ],
 )
-@pytest.mark.row(4)
+@pytest.mark.row(4, counts="changed runs")
 def test_resume_refuses_what_it_must(
     arguments: list[str], code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:

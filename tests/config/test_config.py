@@ -282,7 +282,7 @@ def _commented(text: str) -> set[str]:
     return found
 
 
-@pytest.mark.row(22)
+@pytest.mark.row(22, counts="odd clusterings")
 def test_more_clusters_than_clients_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,7 +53,7 @@ def test_what_is_of_the_form_is_taken(form: Form, t: Tensor) -> None:
         (Form("int64", (), 0, 3), torch.tensor(2**62), "its x is 4611686018427387904", True),
     ],
 )
-@pytest.mark.row(14, 15)
+@pytest.mark.row(14, 15, counts="malformed answers")
 def test_what_is_not_is_refused_and_says_why(form: Form, t: Tensor, why: str, finite: bool) -> None:
     fault = form.fault("x", t)
     assert fault is not None

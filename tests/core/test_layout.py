@@ -506,7 +506,7 @@ def test_a_layer_that_does_not_learn_keeps_its_statistics():
     assert torch.equal(net.w[layout.columns("buffers")], layout.initial[layout.columns("buffers")])
 
 
-@pytest.mark.row(21)
+@pytest.mark.row(21, counts="pairs of a method and odd data")
 def test_one_sample_is_normalised_by_the_running_statistics():
     layout = Layout(NETS["normed"]())
     statistics = layout.columns("buffers")

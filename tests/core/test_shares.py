@@ -19,7 +19,7 @@ def tensor(sizes: list[int]) -> Tensor:
 
 
 @given(SIZES, MOST)
-@pytest.mark.row(16)
+@pytest.mark.row(16, counts="false numbers of samples")
 def test_nobody_of_more_than_two_is_above_its_share(sizes: list[int], most: float) -> None:
     given, kept = tensor(sizes), capped(tensor(sizes), most)
     if len(sizes) <= 2:
@@ -37,7 +37,7 @@ def test_who_is_below_keeps_its_weight_beside_others_who_are(sizes: list[int], m
         assert capped(given, most) is given  # to the bit
 
 
-@pytest.mark.row(16)
+@pytest.mark.row(16, counts="false numbers of samples")
 def test_a_share_is_one_of_the_cluster() -> None:
     sizes, labels = tensor([1, 1, 98, 98, 60, 60]), torch.tensor([0, 0, 0, 1, 1, 1])
     assert capped(sizes, 0.5, labels).tolist() == [1, 1, 2, 98, 60, 60]

@@ -52,7 +52,7 @@ def test_samples_are_within_range_increasing_and_nobodys_twice(kind: str, seed: 
 
 @pytest.mark.parametrize("kind", EVERY)
 @pytest.mark.parametrize("clients", [10, 13, 60])
-@pytest.mark.row(20)
+@pytest.mark.row(20, counts="partitions and clients looked at")
 def test_every_client_has_a_training_sample(kind: str, clients: int) -> None:
     made = divide(DATA, kind, clients, 0)
     assert min(map(len, made.train)) >= 1
@@ -215,7 +215,7 @@ def test_what_cannot_be_divided_is_refused_in_words(
     assert said in refused(code, **how)
 
 
-@pytest.mark.row(20)
+@pytest.mark.row(20, counts="partitions and clients looked at")
 def test_the_number_that_the_error_offers_is_enough() -> None:
     message = refused("D035", kind=LabelSets(samples=300))
     offered = int(message.split("lower samples to ")[1].split(",")[0])

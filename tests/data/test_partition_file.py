@@ -158,7 +158,7 @@ def test_a_file_cut_short_anywhere_is_refused(tmp_path: Path, suffix: str) -> No
             load_partition(path)
 
 
-@pytest.mark.row(27)
+@pytest.mark.row(27, counts="hostile files and names")
 def test_an_object_array_is_never_unpickled(tmp_path: Path) -> None:
     np.savez(tmp_path / "p.npz", plain=np.array([{"a": 1}], dtype=object))
     with pytest.raises(DataError) as caught:

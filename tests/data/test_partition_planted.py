@@ -117,7 +117,7 @@ def test_dirichlet_is_not_capped_at_the_mean_size() -> None:
 
 
 @pytest.mark.parametrize("kind", ["dirichlet:0.01,20", "quantity-dirichlet:0.01,20"])
-@pytest.mark.row(20)
+@pytest.mark.row(20, counts="partitions and clients looked at")
 def test_small_clients_are_repaired_to_the_least_and_it_is_said(kind: str) -> None:
     made = divide(DATA, kind, 20, 0)
     assert min(sizes(made)) == 20

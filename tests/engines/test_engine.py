@@ -135,7 +135,7 @@ class Stumble(Task):
         return Reply(models)
 
 
-@pytest.mark.row(25)
+@pytest.mark.row(25, counts="failures of own code")
 def test_a_users_exception_comes_with_the_client_and_stays_the_cause() -> None:
     fed = federation()
     with pytest.raises(ClientError, match="client 3: mat1 and mat2") as error:
@@ -171,7 +171,7 @@ def test_private_memory_is_kept_per_client_and_not_written_by_evaluation() -> No
     ]
 
 
-@pytest.mark.row(20)
+@pytest.mark.row(20, counts="partitions and clients looked at")
 def test_a_client_without_test_data_has_no_accuracy() -> None:
     fed = federation()
     people = list(fed.population)

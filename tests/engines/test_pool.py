@@ -349,7 +349,7 @@ def test_workers_that_died_between_two_questions_are_replaced() -> None:
     )
 
 
-@pytest.mark.row(25)
+@pytest.mark.row(25, counts="failures of own code")
 def test_a_users_exception_comes_with_the_client_and_the_traceback() -> None:
     with pooled(federation(), 2) as pool:
         with pytest.raises(ClientError, match="RuntimeError on client 3: mat1 and mat2") as error:

@@ -90,7 +90,7 @@ class Script(ct.IFCA):
         return ct.merge(state, fed.ask(fed.clients, ct.Train(self.solver), state))
 
 
-@pytest.mark.row(10)
+@pytest.mark.row(10, counts="clusters that fell asleep")
 def test_a_cluster_that_falls_asleep_is_told_and_so_is_its_return(tmp_path: Path) -> None:
     told: list[dict[str, Any]] = []
     people = ct.Population.of(clients(6), classes=4)
@@ -109,7 +109,7 @@ def test_a_cluster_that_falls_asleep_is_told_and_so_is_its_return(tmp_path: Path
     assert "nan" not in (tmp_path / "r" / "metrics.csv").read_text()
 
 
-@pytest.mark.row(10)
+@pytest.mark.row(10, counts="clusters that fell asleep")
 def test_a_cluster_whose_members_are_all_away_sleeps_and_lives_again(tmp_path: Path) -> None:
     """Three clusters, of which one is gone for two rounds."""
     rig = Rig(tmp_path, 6, Deadlines(deadline=5, quorum=0.3))

@@ -67,7 +67,7 @@ def test_commands_say_it_in_a_line(
     assert "round 2 is used instead" in (tmp_path / "r/report.html").read_text()
 
 
-@pytest.mark.row(13)
+@pytest.mark.row(13, counts="second processes")
 def test_a_run_that_came_between_is_not_written_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,7 +86,7 @@ def test_a_run_that_came_between_is_not_written_over(
     assert json.loads((out / "summary.json").read_text())["rounds"] == 1
 
 
-@pytest.mark.row(13)
+@pytest.mark.row(13, counts="second processes")
 def test_a_folder_that_is_held_is_not_even_looked_at(tmp_path: Path) -> None:
     train(tmp_path / "r")
     with RunFolder(tmp_path / "r"), pytest.raises(ct.CheckpointError) as error:

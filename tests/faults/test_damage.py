@@ -70,7 +70,7 @@ def test_every_damage_of_the_newest_checkpoint_is_found_and_the_one_before_is_us
             resumed += 1
         figure("damaged files", 1)
         shutil.rmtree(folder)
-    figure("identical resumes", resumed)
+    figure("resumes from the round before, identical", resumed)
 
 
 @pytest.mark.row(12)
@@ -86,7 +86,7 @@ def test_without_a_whole_checkpoint_the_run_ends_with_5(
     assert said.count("state.safetensors is damaged") == 2
 
 
-@pytest.mark.row(4)
+@pytest.mark.row(4, counts="changed runs")
 @pytest.mark.parametrize("what", ["threads", "torch", "coterie"])
 def test_what_may_change_the_bits_is_a_warning_of_the_resume(
     what: str, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -109,7 +109,7 @@ def test_what_may_change_the_bits_is_a_warning_of_the_resume(
     assert text.startswith(f"{what} was ")
 
 
-@pytest.mark.row(4)
+@pytest.mark.row(4, counts="changed runs")
 def test_every_setting_that_differs_is_named_and_may_be_allowed(
     whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -140,7 +140,7 @@ def child_that(does: Callable[[], None]) -> int:
     return child
 
 
-@pytest.mark.row(13)
+@pytest.mark.row(13, counts="second processes")
 def test_the_second_process_hears_who_is_first_and_a_killed_one_holds_nobody_up(
     whole: Path, tmp_path: Path
 ) -> None:

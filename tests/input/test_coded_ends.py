@@ -84,7 +84,7 @@ SOURCES = {
 
 
 @pytest.mark.parametrize("name", SOURCES)
-@pytest.mark.row(23)
+@pytest.mark.row(23, counts="damaged data")
 def test_data_that_cannot_be_read_have_a_code(name: str, tmp_path: Path) -> None:
     make, code = SOURCES[name]
     with pytest.raises(ct.DataError) as error:
@@ -101,6 +101,8 @@ def said(capsys: pytest.CaptureFixture[str], *words: object) -> str:
 
 TEXTS = {
     "nested": ("a = " + "[" * 5000, "C011"),
+    "dots": ("a" + ".a" * 5000 + " = 1", "C011"),
+    "lists in lists": ("a = " + "[" * 99 + "]" * 99, "C011"),
     "no folder": ('[output]\ndir = ""', "C012"),
     "too many threads": ("[engine]\nthreads = 10000000000", "C012"),
     "too many workers": ("[engine]\nworkers = 10000000", "C012"),
@@ -218,6 +220,7 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "an object": lambda data: b"{}\n",
     "brackets": lambda data: b"[" * 100_000 + b"\n",
     "digits": lambda data: b"7" * 6000 + b"\n",
+    "dots": lambda data: b"a" + b".a" * 5000 + b" = 1\n",
 }
 FILES = ("run.toml", "events.jsonl", "metrics.csv", "clusters.csv", "summary.json", "model.json")
 

@@ -19,7 +19,7 @@ from tests.tiny import clients, network
 SOLVER = ct.Solver(lr=0.1, batch=8)
 
 
-@pytest.mark.row(20)
+@pytest.mark.row(20, counts="partitions and clients looked at")
 def test_an_extreme_partition_of_a_hundred_leaves_nobody_without_samples(
     figure: Callable[..., None],
 ) -> None:
@@ -29,7 +29,7 @@ def test_an_extreme_partition_of_a_hundred_leaves_nobody_without_samples(
     figure("clients of the extreme partition", len(people))
 
 
-@pytest.mark.row(20)
+@pytest.mark.row(20, counts="partitions and clients looked at")
 def test_a_client_without_samples_is_named_before_anything_runs() -> None:
     them = clients(3)
     them[1] = Client(them[1].x[:0], them[1].y[:0], them[1].x_test, them[1].y_test, name="empty")
@@ -38,7 +38,7 @@ def test_a_client_without_samples_is_named_before_anything_runs() -> None:
     assert error.value.exit == 3
 
 
-@pytest.mark.row(20)
+@pytest.mark.row(20, counts="partitions and clients looked at")
 def test_who_cannot_be_tested_has_no_accuracy_and_the_mean_is_of_the_others() -> None:
     them = clients(3)
     them[1] = Client(them[1].x, them[1].y, them[1].x_test[:0], them[1].y_test[:0], name="1")
@@ -74,7 +74,7 @@ LABELLED: dict[str, Callable[[torch.Tensor, int], torch.Tensor]] = {
 }
 
 
-@pytest.mark.row(22)
+@pytest.mark.row(22, counts="odd clusterings")
 @pytest.mark.parametrize("way", LABELLED)
 @settings(max_examples=40, deadline=None)
 @given(
@@ -91,7 +91,7 @@ def test_any_distances_have_defined_groups(way: str, n: int, k: int, seed: int, 
     assert torch.equal(grouping.canonical(labels), labels)
 
 
-@pytest.mark.row(22)
+@pytest.mark.row(22, counts="odd clusterings")
 @pytest.mark.parametrize("way", LABELLED)
 @pytest.mark.parametrize("n", [1, 2, 5])
 def test_distances_that_are_no_numbers_are_refused_and_not_grouped(way: str, n: int) -> None:
@@ -108,7 +108,7 @@ METHODS = {
 }
 
 
-@pytest.mark.row(22)
+@pytest.mark.row(22, counts="odd clusterings")
 @pytest.mark.parametrize("n", [1, 2])
 @pytest.mark.parametrize("name", METHODS)
 def test_one_and_two_clients_are_clustered_into_more_groups_than_there_are(

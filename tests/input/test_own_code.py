@@ -30,7 +30,7 @@ class Leaves(nn.Module):
 
 
 @pytest.mark.parametrize("engine", ["serial", "pool", "stacked"])
-@pytest.mark.row(25)
+@pytest.mark.row(25, counts="failures of own code")
 def test_a_network_that_calls_exit_is_told_with_its_client(engine: str) -> None:
     people = ct.Population.of(clients(4), classes=4)
     with pytest.raises(ct.ClientError, match="SystemExit on client") as error:
@@ -38,7 +38,7 @@ def test_a_network_that_calls_exit_is_told_with_its_client(engine: str) -> None:
     assert error.value.code == "U001"
 
 
-@pytest.mark.row(25)
+@pytest.mark.row(25, counts="failures of own code")
 def test_a_factory_that_calls_exit_is_told() -> None:
     people = ct.Population.of(clients(2), classes=4)
     with pytest.raises(ct.ConfigError, match="SystemExit") as error:
@@ -47,7 +47,7 @@ def test_a_factory_that_calls_exit_is_told() -> None:
 
 
 @pytest.mark.parametrize(("many", "warns"), [(5, True), (4, False)])
-@pytest.mark.row(22)
+@pytest.mark.row(22, counts="odd clusterings")
 def test_more_clusters_than_owners_are_told(many: int, warns: bool) -> None:
     told: list[dict[str, Any]] = []
     people = ct.Population.of(clients(4), classes=4)

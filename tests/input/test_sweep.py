@@ -135,7 +135,7 @@ def test_no_damage_of_data_is_unforeseen(
         assert not any(word in said for word in UNFORESEEN), f"{folder}: {said}"
         assert ends[-1] in (0, 2, 3), f"{folder}: {said}"
     assert 3 in ends  # or nothing was damaged
-    figure("damaged data files", MANY)
+    figure("damaged data", MANY)
 
 
 @pytest.mark.row(24)

@@ -118,7 +118,7 @@ ROUTES = ["/", "/view.css", "/view.js", "/plotly.js", "/figures", "/events"]
 @pytest.mark.parametrize(
     "token", ["", "?t=", "?t=wrong", "?t=%00", "?T={t}", "?t={t}x", "?t=%C3%A9"]
 )
-@pytest.mark.row(30)
+@pytest.mark.row(30, counts="hostile requests and names")
 def test_without_the_token_nothing_is_shown(visitor: Visitor, path: str, token: str) -> None:
     code, text, _ = visitor.ask(path + token)
     assert code == 403
@@ -127,7 +127,7 @@ def test_without_the_token_nothing_is_shown(visitor: Visitor, path: str, token: 
 
 @pytest.mark.parametrize("path", ROUTES)
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:{port}", "127.0.0.1", "", "[::1]"])
-@pytest.mark.row(30)
+@pytest.mark.row(30, counts="hostile requests and names")
 def test_another_host_is_refused_even_with_the_token(
     visitor: Visitor, path: str, host: str
 ) -> None:
@@ -136,7 +136,7 @@ def test_another_host_is_refused_even_with_the_token(
 
 
 @pytest.mark.parametrize("verb", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW"])
-@pytest.mark.row(30)
+@pytest.mark.row(30, counts="hostile requests and names")
 def test_only_reading_is_possible(visitor: Visitor, verb: str, folder: Path) -> None:
     before = {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
     code, _, headers = visitor.ask("/?t={t}", verb=verb)
@@ -159,7 +159,7 @@ def test_only_reading_is_possible(visitor: Visitor, verb: str, folder: Path) -> 
         "/client",
     ],
 )
-@pytest.mark.row(30)
+@pytest.mark.row(30, counts="hostile requests and names")
 def test_there_is_nothing_but_the_routes(visitor: Visitor, path: str) -> None:
     code, text, _ = visitor.ask(f"{path}?t={{t}}")
     assert code == (
@@ -170,14 +170,14 @@ def test_there_is_nothing_but_the_routes(visitor: Visitor, path: str) -> None:
 
 
 @pytest.mark.parametrize("number", ["-1", "9999", "x", "1e3", "²", "0/../1", "9" * 5000])
-@pytest.mark.row(30)
+@pytest.mark.row(30, counts="hostile requests and names")
 def test_a_client_that_is_not_there(visitor: Visitor, number: str) -> None:
     from urllib.parse import quote
 
     assert visitor.ask(f"/client?i={quote(number)}&t={{t}}")[0] == 404
 
 
-@pytest.mark.row(30)
+@pytest.mark.row(30, counts="hostile requests and names")
 def test_every_answer_carries_the_policy(visitor: Visitor) -> None:
     for path in ("/?t={t}", "/figures?t={t}", "/nothing?t={t}", "/?t=no"):
         _, _, headers = visitor.ask(path)
@@ -191,7 +191,7 @@ def test_every_answer_carries_the_policy(visitor: Visitor) -> None:
         assert "Access-Control-Allow-Origin" not in headers
 
 
-@pytest.mark.row(30)
+@pytest.mark.row(30, counts="hostile requests and names")
 def test_it_listens_on_this_machine_alone(visitor: Visitor) -> None:
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
         address, port = line.split()[1].split(":")
@@ -209,7 +209,7 @@ def test_a_port_that_is_taken_is_told() -> None:
     taken.socket.close()
 
 
-@pytest.mark.row(30)
+@pytest.mark.row(30, counts="hostile requests and names")
 def test_two_views_have_two_tokens() -> None:
     views = [listening(), listening()]
     assert len({v.token for v in views}) == 2
@@ -218,7 +218,7 @@ def test_two_views_have_two_tokens() -> None:
         v.socket.close()
 
 
-@pytest.mark.row(30)
+@pytest.mark.row(30, counts="hostile requests and names")
 def test_the_page_names_the_run_as_text(tmp_path: Path) -> None:
     from coterie.live.views import Views
 
@@ -387,7 +387,7 @@ def test_the_view_beside_a_process_ends_with_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.row(30)
+@pytest.mark.row(30, counts="hostile requests and names")
 def test_the_token_is_not_seen_in_the_list_of_processes(tmp_path: Path) -> None:
     with beside(tmp_path / "run") as address:
         token = address.split("t=")[1]

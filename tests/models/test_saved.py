@@ -89,7 +89,7 @@ def test_a_line_of_layers_given_in_python_needs_no_code(tmp_path: Path) -> None:
     assert again.slices == layout.slices
 
 
-@pytest.mark.row(27)
+@pytest.mark.row(27, counts="hostile files and names")
 def test_a_factory_is_imported_only_where_code_is_allowed(tmp_path: Path) -> None:
     path, layout, row = saved(twisted, tmp_path, width=7)
     with pytest.raises(ConfigError, match="not coterie's") as error:
@@ -128,7 +128,7 @@ def test_only_what_is_found_again_has_a_name(model: Callable[..., nn.Module], na
     assert importable(model) == name
 
 
-@pytest.mark.row(26)
+@pytest.mark.row(26, counts="hostile pickles")
 def test_a_file_of_another_program_is_refused(tmp_path: Path) -> None:
     save_file({"w": torch.ones(2)}, tmp_path / "other.safetensors")
     (tmp_path / "broken.safetensors").write_bytes(b"\x00" * 30)
@@ -138,7 +138,7 @@ def test_a_file_of_another_program_is_refused(tmp_path: Path) -> None:
         assert error.value.code == "K014"
 
 
-@pytest.mark.row(26, 27)
+@pytest.mark.row(26, 27, counts="hostile pickles")
 def test_a_file_cannot_name_what_is_built_nor_how_much(tmp_path: Path) -> None:
     path, _, _ = saved(nn.Sequential(nn.Flatten(), nn.Linear(64, 3)), tmp_path)
     tensors, card = read_model(path)

@@ -268,7 +268,7 @@ class Reader(HTMLParser):
         self.tags.append((tag, dict(attrs)))
 
 
-@pytest.mark.row(30)
+@pytest.mark.row(30, counts="hostile requests and names")
 def test_a_name_is_never_markup_and_nothing_is_fetched(folders: Path) -> None:
     page = run_page(look(folders / "fedclust"))
     assert SCRIPT not in page
@@ -285,7 +285,7 @@ def test_a_name_is_never_markup_and_nothing_is_fetched(folders: Path) -> None:
 
 
 @pytest.mark.parametrize("name", CHARTS)
-@pytest.mark.row(30)
+@pytest.mark.row(30, counts="hostile requests and names")
 def test_labels_of_charts_are_escaped_too(name: str) -> None:
     """A chart's labels understand some HTML."""
     run = replace(
@@ -295,7 +295,7 @@ def test_labels_of_charts_are_escaped_too(name: str) -> None:
         assert "<script" not in CHARTS[name](run).figure().to_json().replace("\\u003c", "<")
 
 
-@pytest.mark.row(30)
+@pytest.mark.row(30, counts="hostile requests and names")
 def test_json_cannot_end_its_script() -> None:
     assert "<" not in embedded({"a": "</script><!--"})
     assert embedded([float("nan"), 0.1234567891, np.float64(2)]) == "[null,0.123457,2]"

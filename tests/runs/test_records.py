@@ -80,7 +80,7 @@ def test_python_runs_resume_to_the_same_bits(tmp_path: Path) -> None:
     assert a == b
 
 
-@pytest.mark.row(4)
+@pytest.mark.row(4, counts="changed runs")
 def test_other_data_is_refused_on_resume(tmp_path: Path) -> None:
     fit(FedAvg(SOLVER), people(), network(), rounds=1, out=tmp_path / "r")
     others = clients(6)

@@ -179,8 +179,8 @@ _PARTS = (
         (
             (
                 "a fifth of the clients flip the sign of their updates, or scale them by ten",
-                "a robust mean stays within 3 points of the clean run, where the plain mean loses "
-                "20 or more; too few clients for it are told",
+                "a robust mean stays within 3 points of the clean run, where flipped signs cost "
+                "the plain mean 20 or more and scaling 10 or more; too few clients for it are told",
             ),
             (
                 "flipped labels, free-riders, and clients that imitate a cluster to enter it",

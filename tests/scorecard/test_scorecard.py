@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.scorecard.page import headlines, page, passed, status
-from tests.scorecard.plugin import FIGURE, Scorecard, named
+from tests.scorecard.page import enough, headlines, page, passed, status
+from tests.scorecard.plugin import FIGURE, Scorecard, named, pytest_runtest_setup
 from tests.scorecard.rows import ROWS
 
 
@@ -60,6 +60,30 @@ def test_the_headlines_add_up_every_test_once() -> None:
         "512 crash points (500 storage operations, 12 process kills), 12 identical"
         in (headlines(tests)[1])
     )
+
+
+@pytest.mark.parametrize(
+    ("crashes", "kills", "resumes", "well"),
+    [(500, 48, 548, True), (500, 48, 547, False), (500, 47, 547, False), (499, 49, 548, False)],
+)
+def test_every_crash_must_have_an_identical_resume(
+    crashes: int, kills: int, resumes: int, well: bool
+) -> None:
+    told = proof(2, storage_crash_points=crashes, process_kills=kills, identical_resumes=resumes)
+    assert enough([told]) is well
+
+
+def test_what_a_method_leaks_is_told_first() -> None:
+    leak = {"name": "audit `fedavg`", "value": "weights 40 dB", "by": "last"}
+    lines = headlines([proof(34) | {"figures": [leak]}])
+    assert "   - `fedavg`: weights 40 dB" in lines
+
+
+def test_a_case_of_many_counts_as_one(request: Any) -> None:
+    request.node.add_marker(pytest.mark.row(23, counts="damaged data"))
+    pytest_runtest_setup(request.node)
+    (told,) = [json.loads(v) for key, v in request.node.user_properties if key == FIGURE]
+    assert told == {"name": "damaged data", "value": 1, "by": "sum"}
 
 
 def test_figures_are_added_or_the_most_is_taken() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,8 @@ import coterie as ct
 from coterie.attacks.attack import Attack
 from coterie.words.server import ServerOptimiser
 
-CLIENTS, ROUNDS, SEEDS = 20, 10, range(5)
+CLIENTS, ROUNDS = 20, 10
+SEEDS = range(100, 105)  # what is set here was chosen by looking at seeds 0 to 4
 SOLVER = ct.Solver(lr=0.1, epochs=5, batch=32)
 HONEST = Attack()
 SCALING = Attack(kind="scaling")
@@ -173,5 +175,5 @@ def untouched(seeds: Sequence[int]) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    for line in (*rows(SEEDS), "", *untouched(SEEDS)):
+    for line in chain(rows(SEEDS), [""], untouched(SEEDS)):  # each as soon as it is known
         print(line, flush=True)

@@ -46,7 +46,7 @@ FILES = {"a method": 'method = "evil:Mine"\n', "a network": '[model]\nname = "ev
 
 @pytest.mark.parametrize("command", ["check", "run", "inspect", "newcomers"])
 @pytest.mark.parametrize("what", ["a method", "a network", "the shell"])
-@pytest.mark.row(27)
+@pytest.mark.row(27, counts="hostile files and names")
 def test_a_file_runs_nothing(
     command: str, what: str, canary: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -58,7 +58,7 @@ def test_a_file_runs_nothing(
 
 
 @pytest.mark.parametrize("command", ["report", "place", "resume", "inspect"])
-@pytest.mark.row(27)
+@pytest.mark.row(27, counts="hostile files and names")
 def test_a_received_run_runs_nothing(command: str, canary: Path) -> None:
     assert call(["run", *SMALL, "model.name=mclr", "--out", "r", "--no-report"]) == 0
     file = Path("r/run.toml")
@@ -72,7 +72,7 @@ def test_a_received_run_runs_nothing(command: str, canary: Path) -> None:
     assert not canary.exists()
 
 
-@pytest.mark.row(27)
+@pytest.mark.row(27, counts="hostile files and names")
 def test_a_list_of_methods_in_a_file_runs_nothing(canary: Path) -> None:
     Path("e.toml").write_text('method = ["fedavg", "evil:Mine"]\n')
     with pytest.raises(ProblemsError, match="allow-code"):

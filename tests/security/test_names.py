@@ -28,7 +28,7 @@ HOSTILE = (
 )
 
 
-@pytest.mark.row(27)
+@pytest.mark.row(27, counts="hostile files and names")
 def test_a_clients_name_never_leaves_the_folder_of_an_export(tmp_path: Path) -> None:
     made = files(list(HOSTILE), tmp_path / "export", "safetensors")
     assert len(set(made.values())) == len(HOSTILE)
@@ -36,7 +36,7 @@ def test_a_clients_name_never_leaves_the_folder_of_an_export(tmp_path: Path) -> 
         assert file.resolve().parent == (tmp_path / "export").resolve()
 
 
-@pytest.mark.row(27)
+@pytest.mark.row(27, counts="hostile files and names")
 def test_clients_with_hostile_names_train_and_write_nothing_elsewhere(tmp_path: Path) -> None:
     them = [
         Client(c.x, c.y, c.x_test, c.y_test, name=name)
@@ -51,7 +51,7 @@ def test_clients_with_hostile_names_train_and_write_nothing_elsewhere(tmp_path: 
     assert len(list((home / "r" / "export").iterdir())) == 3
 
 
-@pytest.mark.row(27)
+@pytest.mark.row(27, counts="hostile files and names")
 @pytest.mark.parametrize("name", ["../../canary.npy", "/tmp/canary.npy", "x/../../canary.npy"])
 def test_an_archive_writes_nothing_wherever_its_names_point(name: str, tmp_path: Path) -> None:
     file = tmp_path / "a" / "b" / "x.npz"
@@ -66,7 +66,7 @@ def test_an_archive_writes_nothing_wherever_its_names_point(name: str, tmp_path:
     assert not Path("/tmp/canary.npy").exists()
 
 
-@pytest.mark.row(27)
+@pytest.mark.row(27, counts="hostile files and names")
 @pytest.mark.parametrize("name", [n for n in HOSTILE if n != "con\x00"])
 def test_no_key_is_made_for_a_name_that_is_a_path(name: str, tmp_path: Path) -> None:
     pytest.importorskip("flwr")

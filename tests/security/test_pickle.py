@@ -52,7 +52,7 @@ def test_the_payload_works(tmp_path: Path) -> None:
         (tmp_path / "canary").unlink()
 
 
-@pytest.mark.row(26)
+@pytest.mark.row(26, counts="hostile pickles")
 @pytest.mark.parametrize("kind", ["pickle", "torch"])
 def test_a_pickle_with_a_fitting_hash_in_a_checkpoint_is_not_unpickled(
     kind: str, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -75,7 +75,7 @@ def test_a_pickle_with_a_fitting_hash_in_a_checkpoint_is_not_unpickled(
     assert not canary.exists()
 
 
-@pytest.mark.row(26)
+@pytest.mark.row(26, counts="hostile pickles")
 @pytest.mark.parametrize("suffix", ["pt", "pth", "pkl", "safetensors", "bin"])
 @pytest.mark.parametrize("kind", ["pickle", "torch"])
 def test_a_pickle_is_no_model_under_any_name(
@@ -91,7 +91,7 @@ def test_a_pickle_is_no_model_under_any_name(
     assert not canary.exists()
 
 
-@pytest.mark.row(26)
+@pytest.mark.row(26, counts="hostile pickles")
 @pytest.mark.parametrize("kind", ["pickle", "torch"])
 def test_a_pickle_as_initial_weights_is_not_unpickled(
     kind: str, whole: Path, tmp_path: Path
@@ -104,7 +104,7 @@ def test_a_pickle_as_initial_weights_is_not_unpickled(
     assert not canary.exists()
 
 
-@pytest.mark.row(26)
+@pytest.mark.row(26, counts="hostile pickles")
 def test_nothing_in_the_library_can_unpickle_but_the_reader_of_cifar() -> None:
     """Its unpickler knows the few names that a batch needs, and is tested beside it."""
     home = Path(ct.__file__).parent

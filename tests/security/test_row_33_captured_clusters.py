@@ -6,6 +6,8 @@ and four of five attackers are suspected where nothing is done against them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from coterie.attacks.attack import Attack
@@ -36,8 +38,12 @@ def test_an_untouched_cluster_loses_nothing(kind: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("method", ["fedclust", "kin"])
-def test_over_five_seeds_an_untouched_cluster_loses_nothing(method: str, kind: str) -> None:
-    assert lost(method, "trimmed-mean", kind, list(SEEDS), UNTOUCHED) <= LOSES
+def test_over_five_seeds_an_untouched_cluster_loses_nothing(
+    method: str, kind: str, figure: Callable[..., None]
+) -> None:
+    points = lost(method, "trimmed-mean", kind, list(SEEDS), UNTOUCHED)
+    figure("most points that an untouched cluster lost", round(points, 1), by="most")
+    assert points <= LOSES
 
 
 def test_a_captured_cluster_falls_with_the_plain_mean_and_holds_with_a_robust_one() -> None:
@@ -47,9 +53,15 @@ def test_a_captured_cluster_falls_with_the_plain_mean_and_holds_with_a_robust_on
 
 
 @pytest.mark.slow
-def test_over_five_seeds_a_captured_cluster_holds() -> None:
-    assert lost("fedclust", "mean", "cluster-capture", list(SEEDS), TOUCHED) >= 20
-    assert lost("fedclust", "trimmed-mean", "cluster-capture", list(SEEDS), TOUCHED) <= 3
+def test_over_five_seeds_a_captured_cluster_holds(figure: Callable[..., None]) -> None:
+    plain, robust = (
+        lost("fedclust", merge, "cluster-capture", list(SEEDS), TOUCHED)
+        for merge in ("mean", "trimmed-mean")
+    )
+    figure("points lost by a captured cluster, by mean", round(plain, 1), by="most")
+    figure("points lost by a captured cluster, by trimmed-mean", round(robust, 1), by="most")
+    assert plain >= 20
+    assert robust <= 3
 
 
 @pytest.mark.slow
@@ -77,8 +89,12 @@ def test_attackers_are_suspected_and_others_are_not(kind: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [*KINDS, "sign-flip", "scaling"])
-def test_over_five_seeds_attackers_are_suspected_and_others_are_not(kind: str) -> None:
+def test_over_five_seeds_attackers_are_suspected_and_others_are_not(
+    kind: str, figure: Callable[..., None]
+) -> None:
     recall, wrong = seen(kind, list(SEEDS))
+    figure(f"share of attackers suspected, {kind}", round(recall, 2), by="least")
+    figure("most honest clients suspected, as a share", round(wrong, 3), by="most")
     assert recall >= SEEN
     assert wrong <= 0.05
 

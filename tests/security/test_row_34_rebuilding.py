@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from coterie.tasks import Basis, Histogram, Solver, Train, TrainHalves, Trajecto
 from tests.security.audited import auditor, people, small
 
 pytestmark = pytest.mark.row(34)
+Figure = Callable[..., None]
 FRAME = auditor().frame
 SPAN = FRAME.high - FRAME.low
 
@@ -49,12 +51,13 @@ def likeness(found: Tensor, client: Client) -> float:
 
 
 @pytest.mark.parametrize("i", range(3))
-def test_one_sample_is_read_exactly_off_a_first_dense_layer(i: int) -> None:
+def test_one_sample_is_read_exactly_off_a_first_dense_layer(i: int, figure: Figure) -> None:
     shape, client = people().shape, single(i)
     layout = controls.dense_network(shape, people().classes, seed=i)
     seen = controls.gradient_at(layout, layout.initial, client.x, client.y)
     found = rebuilding.analytic(seen, layout, shape)
     assert found is not None
+    figure("control: least dB from a dense layer", round(likeness(found, client)), by="least")
     assert likeness(found, client) >= 40
 
 
@@ -73,16 +76,17 @@ def test_one_step_of_training_sends_the_gradient() -> None:
     torch.testing.assert_close(seen.value, true.value, rtol=1e-3, atol=1e-5)
 
 
-def test_the_image_comes_back_from_the_whole_gradient() -> None:
+def test_the_image_comes_back_from_the_whole_gradient(figure: Figure) -> None:
     client = single()
     seen = controls.gradient_at(small(), small().initial, client.x, client.y)
     found = rebuilding.matched(seen, small(), FRAME, client.y, stream(0, "attack"))
+    figure("control: dB from the whole gradient", round(likeness(found, client)), by="least")
     assert likeness(found, client) >= LIKENESS
     assert ssim(FRAME.pixels(found[0]), FRAME.pixels(client.x[0]), SPAN) > 0.9
 
 
 @pytest.mark.parametrize("i", range(2))
-def test_the_image_does_not_come_back_from_the_averaged_forces(i: int) -> None:
+def test_the_image_does_not_come_back_from_the_averaged_forces(i: int, figure: Figure) -> None:
     client = single(i)
     sent = upload(Trajectory(), client)
     assert sent.value.numel() == 2 * people().classes  # that is all there is to see
@@ -90,14 +94,17 @@ def test_the_image_does_not_come_back_from_the_averaged_forces(i: int) -> None:
         small().initial, sent.value, small(), FRAME, client.y, stream(0, "attack")
     )
     blind = psnr(FRAME.typical, FRAME.pixels(client.x[0]), SPAN)
+    figure("most dB from averaged forces", round(likeness(found, client), 1), by="most")
+    figure("most dB of the mean picture, without an attack", round(blind, 1), by="most")
     assert likeness(found, client) < max(OUTLINE, blind)
 
 
-def test_nothing_comes_back_from_noise() -> None:
+def test_nothing_comes_back_from_noise(figure: Figure) -> None:
     client = single()
     seen = controls.gradient_at(small(), small().initial, client.x, client.y)
     noise = controls.noise_like(seen, stream(0, "noise"))
     found = rebuilding.matched(noise, small(), FRAME, client.y, stream(0, "attack"), starts=1)
+    figure("control: dB from noise", round(likeness(found, client), 1), by="most")
     assert likeness(found, client) < OUTLINE
 
 
@@ -114,13 +121,16 @@ def test_labels_are_told_by_the_bias_and_not_by_noise() -> None:
     assert found["noise in place of the gradient"].value < 0.5
 
 
-def test_a_histogram_tells_every_label_and_forces_the_set_of_them() -> None:
+def test_a_histogram_tells_every_label_and_forces_the_set_of_them(figure: Figure) -> None:
     classes = people().classes
     first = {
         "Histogram": [upload(Histogram(classes), client) for client in people()],
         "Trajectory": [upload(Trajectory(), client) for client in people()],
     }
     counts, forces = auditor().labels(first)
+    figure("share of labels told by class counts", counts.overlap, by="least")
+    figure("share of labels told by forces", round(forces.overlap, 2), by="least")
+    figure("share of labels told by an even guess", round(forces.blind, 2), by="most")
     assert (counts.overlap, counts.sets, counts.verdict) == (1.0, len(people()), "told exactly")
     assert forces.sets == len(people())
     assert forces.overlap > forces.blind

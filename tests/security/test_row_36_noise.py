@@ -5,7 +5,7 @@ Secure aggregation is not offered, so there is nothing to claim of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -70,8 +70,12 @@ def by_hand(releases: Sequence[Release], delta: float) -> float:
     ],
     ids=str,
 )
-def test_epsilon_is_that_of_an_independent_computation(releases: list[Release]) -> None:
-    assert epsilon(spent(releases), 1e-5) == pytest.approx(by_hand(releases, 1e-5), abs=1e-3)
+def test_epsilon_is_that_of_an_independent_computation(
+    releases: list[Release], figure: Callable[..., None]
+) -> None:
+    ours, theirs = epsilon(spent(releases), 1e-5), by_hand(releases, 1e-5)
+    figure("most that epsilon differs from an independent one", abs(ours - theirs), by="most")
+    assert ours == pytest.approx(theirs, abs=1e-3)
 
 
 def test_noise_is_the_least_that_keeps_within_epsilon() -> None:
@@ -218,7 +222,10 @@ def test_other_engines_have_the_bits_of_serial_and_say_that_they_train_one_by_on
     ],
     ids=["method", "gains", "engine", "batch norm", "validation"],
 )
-def test_impossible_pairs_are_refused_with_what_would_work(text: str, said: str) -> None:
+def test_impossible_pairs_are_refused_with_what_would_work(
+    text: str, said: str, figure: Callable[..., None]
+) -> None:
+    figure("impossible pairs", 1)
     with pytest.raises(ConfigError) as caught:
         loads(text, settings=[("privacy.epsilon", 8)])
     assert said in str(caught.value)
@@ -232,7 +239,9 @@ def test_batch_normalisation_of_ones_own_is_refused_too() -> None:
 
 
 @pytest.mark.parametrize("method", ["fedavg", "fedclust", "cflgt", "dapfl", "kin"])
-def test_epsilon_becomes_noise_with_which_nobody_spends_more(method: str) -> None:
+def test_epsilon_becomes_noise_with_which_nobody_spends_more(
+    method: str, figure: Callable[..., None]
+) -> None:
     more = [("kin.follow", False)] if method == "kin" else []
     more += [("cflgt.pretrain", 1)] if method == "cflgt" else []
     settings = [("train.rounds", 2), ("privacy.epsilon", 8), ("partition.clients", 4)]
@@ -244,6 +253,7 @@ def test_epsilon_becomes_noise_with_which_nobody_spends_more(method: str) -> Non
         pass
     found = private.accounts(them.fed, them.method)["privacy"]
     assert len(found["epsilon"]) == 4
+    figure("most epsilon spent, of 8", round(found["epsilon_max"], 3), by="most")
     assert 0 < found["epsilon_max"] <= 8
 
 
@@ -255,7 +265,9 @@ def test_a_noise_that_spends_more_than_epsilon_is_refused_with_one_that_does_not
     assert "at least" in caught.value.fix
 
 
-def test_a_sample_does_not_come_back_from_an_upload_under_noise() -> None:
+def test_a_sample_does_not_come_back_from_an_upload_under_noise(
+    figure: Callable[..., None],
+) -> None:
     client = people()[0]
     one = replace(client, x=client.x[:1], y=client.y[:1])
     task, rng = Train(replace(noisy(1.0), steps=1, batch=0)), stream(0, "noisy")
@@ -266,4 +278,6 @@ def test_a_sample_does_not_come_back_from_an_upload_under_noise() -> None:
     frame = auditor().frame
     found = rebuilding.matched(seen, small(), frame, one.y, stream(0, "attack"), starts=1)
     span = frame.high - frame.low
-    assert psnr(frame.pixels(found[0]), frame.pixels(one.x[0]), span) < OUTLINE
+    like = psnr(frame.pixels(found[0]), frame.pixels(one.x[0]), span)
+    figure("dB of a sample rebuilt under noise", round(like, 1), by="most")
+    assert like < OUTLINE

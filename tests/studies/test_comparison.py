@@ -195,7 +195,7 @@ def test_runs_that_do_not_share_their_clients_are_refused(tmp_path: Path) -> Non
     assert error.value.code == "K013"
 
 
-@pytest.mark.row(13)
+@pytest.mark.row(13, counts="second processes")
 def test_a_second_comparison_waits_outside(whole: Comparison) -> None:
     def intrude(event: dict[str, Any]) -> None:
         compare_grid(asked(), whole.folder)

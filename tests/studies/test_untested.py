@@ -23,7 +23,7 @@ def test_pairs_as_the_documentation_has_them_train_and_are_tested() -> None:
 
 
 @pytest.mark.parametrize("method", [ct.FedAvg(), ct.FedAvgFT(), ct.IFCA(clusters=2), ct.Local()])
-@pytest.mark.row(20)
+@pytest.mark.row(20, counts="partitions and clients looked at")
 def test_with_nobody_to_test_a_run_ends_without_an_accuracy(
     method: ct.Method, tmp_path: Path
 ) -> None:
@@ -42,7 +42,7 @@ def test_with_nobody_to_test_a_run_ends_without_an_accuracy(
     assert result.place({"new": (X, Y)}).model("new")(X).shape == (30, 3)
 
 
-@pytest.mark.row(20)
+@pytest.mark.row(20, counts="partitions and clients looked at")
 def test_methods_are_not_compared_where_nobody_is_tested(tmp_path: Path) -> None:
     clients = ct.Population.of(PAIRS, test_share=0)
     with pytest.raises(ct.DataError) as error:

@@ -174,7 +174,7 @@ def test_small_angles_survive_in_float32():
     assert angle == pytest.approx(5e-9, rel=1e-3)
 
 
-@pytest.mark.row(21)
+@pytest.mark.row(21, counts="pairs of a method and odd data")
 def test_a_row_of_zeros_is_at_cosine_distance_one_from_all_others():
     x = torch.tensor([[0.0, 0.0], [1.0, 2.0], [0.0, 0.0]])
     assert distance.cosine_distance(x).tolist() == [[0, 1, 1], [1, 0, 1], [1, 1, 0]]
@@ -235,7 +235,7 @@ def test_a_trajectory_does_not_depend_on_the_number_of_copies(seed):
     torch.testing.assert_close(twice, once)
 
 
-@pytest.mark.row(21)
+@pytest.mark.row(21, counts="pairs of a method and odd data")
 def test_a_client_without_samples_has_a_trajectory_of_zeros():
     nothing = distance.trajectory(torch.zeros(0, 5), torch.zeros(0, 3), torch.zeros(0).long())
     assert nothing.tolist() == [[0, 0, 0], [0, 0, 0]]

@@ -74,13 +74,13 @@ def test_labels_are_canonical(label, seed):
 
 
 @labellers
-@pytest.mark.row(22)
+@pytest.mark.row(22, counts="odd clusterings")
 def test_one_client_is_one_group(label):
     assert label(torch.zeros(1, 1)).tolist() == [0]
 
 
 @labellers
-@pytest.mark.row(22)
+@pytest.mark.row(22, counts="odd clusterings")
 def test_identical_clients_can_be_grouped(label):
     labels = label(torch.zeros(5, 5))
     assert labels.shape == (5,)
@@ -88,7 +88,7 @@ def test_identical_clients_can_be_grouped(label):
 
 
 @labellers
-@pytest.mark.row(22)
+@pytest.mark.row(22, counts="odd clusterings")
 def test_two_clients_can_be_grouped(label):
     assert label(torch.tensor([[0.0, 7.0], [7.0, 0.0]])).tolist() in ([0, 0], [0, 1])
 
@@ -97,7 +97,7 @@ def test_two_clients_can_be_grouped(label):
 @pytest.mark.parametrize(
     "bad", [torch.full((3, 3), torch.nan), torch.zeros(2, 3), torch.zeros(0, 0), torch.zeros(3)]
 )
-@pytest.mark.row(22)
+@pytest.mark.row(22, counts="odd clusterings")
 def test_what_is_no_matrix_of_distances_is_refused(label, bad):
     with pytest.raises(ValueError, match=r"must|NaN"):
         label(bad)
@@ -142,7 +142,7 @@ def test_pointing_at_oneself_is_being_alone():
     assert grouping.components(torch.arange(4)).tolist() == [0, 1, 2, 3]
 
 
-@pytest.mark.row(22)
+@pytest.mark.row(22, counts="odd clusterings")
 def test_infinite_costs_lose_and_nan_is_refused():
     assert grouping.closest(torch.tensor([[torch.inf, 5.0]])).tolist() == [1]
     with pytest.raises(ValueError, match="NaN"):
@@ -216,7 +216,7 @@ def test_a_cut_is_scipys(linkage, seed, quantile):
 @pytest.mark.parametrize("linkage", LINKAGES)
 @few
 @given(seed=seeds, k=st.integers(1, 15))
-@pytest.mark.row(22)
+@pytest.mark.row(22, counts="odd clusterings")
 def test_a_cut_into_k_has_k_groups_even_with_ties(linkage, seed, k):
     D = l2(torch.randint(0, 2, (10, 3), generator=rng(seed)).double())
     assert int(grouping.cut_k(D, k, linkage).max()) + 1 == min(k, 10)

@@ -31,7 +31,7 @@ def labels(seed: int, m: int, k: int) -> Tensor:
 
 @few
 @given(seed=seeds, m=st.integers(0, 9), k=counts)
-@pytest.mark.row(10)
+@pytest.mark.row(10, counts="clusters that fell asleep")
 def test_rows_of_within_sum_to_one_where_somebody_came_and_to_zero_elsewhere(seed, m, k):
     y = labels(seed, m, k)
     W = within(y, sizes(seed, m), k)
@@ -92,7 +92,7 @@ def test_a_client_alone_gets_its_model_back_bit_for_bit(seed, m):
     assert torch.equal(new.view(torch.int32), x.view(torch.int32))
 
 
-@pytest.mark.row(10)
+@pytest.mark.row(10, counts="clusters that fell asleep")
 def test_a_group_nobody_came_for_keeps_its_bits():
     keep = torch.tensor([[-0.0, 0.1], [0.3, -0.0]])
     new = mix(within(torch.tensor([0]), torch.tensor([2.0]), 2), torch.ones(1, 2), keep)

@@ -75,7 +75,7 @@ def read(file: File | str) -> Written:
 def parse(text: str, name: str) -> Written:
     """What the text of an experiment file says, not yet checked."""
     try:
-        tree, places = _frozen(tomllib.loads(text)), dict(toml.lines(text))
+        tree = _frozen(tomllib.loads(text))
     except tomllib.TOMLDecodeError as cause:
         raise syntax_error(text, name, str(cause)) from cause
     except (RecursionError, ValueError) as cause:  # brackets in brackets; a date that is none
@@ -86,7 +86,7 @@ def parse(text: str, name: str) -> Written:
             why=what,
             fix="write it as `coterie init` does",
         ) from cause
-    return Written(name, tree, places)
+    return Written(name, tree, dict(toml.lines(text)))
 
 
 def syntax_error(text: str, name: str, message: str) -> ConfigError:

@@ -112,7 +112,7 @@ def test_cifar10_has_no_coarse_labels(tmp_path):
     fails("D004", tmp_path, coarse=True)
 
 
-@pytest.mark.row(23)
+@pytest.mark.row(23, counts="damaged data")
 def test_a_cut_binary_batch_says_where_it_ends(tmp_path):
     write_binary(tmp_path)
     path = tmp_path / "data_batch_3.bin"
@@ -148,7 +148,7 @@ class Call:
 
 @pytest.mark.parametrize("protocol", range(6))
 @pytest.mark.parametrize("function", [os.system, eval, open, __import__])
-@pytest.mark.row(27)
+@pytest.mark.row(27, counts="hostile files and names")
 def test_a_malicious_batch_runs_nothing(tmp_path, protocol, function):
     write_python(tmp_path)
     canary = tmp_path / "canary"
@@ -164,14 +164,14 @@ def test_a_malicious_batch_runs_nothing(tmp_path, protocol, function):
     assert not canary.exists()
 
 
-@pytest.mark.row(27)
+@pytest.mark.row(27, counts="hostile files and names")
 def test_numpys_own_dangerous_names_are_refused_too(tmp_path):
     write_python(tmp_path)
     (tmp_path / "data_batch_1").write_bytes(b"cnumpy\nload\n(S'x'\ntR.")
     assert "numpy.load" in str(fails("D005", tmp_path))
 
 
-@pytest.mark.row(27)
+@pytest.mark.row(27, counts="hostile files and names")
 def test_a_dotted_name_does_not_reach_through_a_piece(tmp_path):
     write_python(tmp_path)
     content = b"\x80\x04\x8c\x05numpy\x8c\x15ndarray.__class__.mro\x93."
@@ -179,14 +179,14 @@ def test_a_dotted_name_does_not_reach_through_a_piece(tmp_path):
     fails("D005", tmp_path)
 
 
-@pytest.mark.row(27)
+@pytest.mark.row(27, counts="hostile files and names")
 def test_an_extension_code_is_refused(tmp_path):
     write_python(tmp_path)
     (tmp_path / "data_batch_1").write_bytes(b"\x80\x02\x82\x01.")
     fails("D007", tmp_path)
 
 
-@pytest.mark.row(27)
+@pytest.mark.row(27, counts="hostile files and names")
 def test_a_huge_memo_index_costs_nothing(tmp_path):
     write_python(tmp_path)
     (tmp_path / "data_batch_1").write_bytes(b"\x80\x02]r\xff\xff\xff\x7f.")
@@ -217,7 +217,7 @@ def test_a_batch_of_another_form_is_refused(tmp_path, batch):
 
 @settings(max_examples=80, deadline=None)
 @given(st.data())
-@pytest.mark.row(23)
+@pytest.mark.row(23, counts="damaged data")
 def test_a_damaged_python_batch_is_read_or_is_a_data_error(tmp_path_factory, draw):
     folder = tmp_path_factory.mktemp("cifar")
     write_python(folder, draw.draw(st.integers(0, 5)))

@@ -72,7 +72,7 @@ def test_owners_by_number_keep_it(table):
     assert named.owners == ("007", "3")
 
 
-@pytest.mark.row(23)
+@pytest.mark.row(23, counts="damaged data")
 def test_a_row_that_is_nobodys_is_refused(table):
     error = fails("D012", table("who,a,y\nbob,1,0\n,2,1\n"), owner="who")
     assert ":3" in str(error.where)
@@ -126,12 +126,12 @@ def test_what_was_written_is_read(tmp_path_factory, n, d, seed):
         ("D010", "", "no samples"),
     ],
 )
-@pytest.mark.row(23)
+@pytest.mark.row(23, counts="damaged data")
 def test_a_bad_row_is_named_with_its_line(table, code, rows, said):
     assert said in str(fails(code, table("a,b,y\n" + rows)))
 
 
-@pytest.mark.row(23)
+@pytest.mark.row(23, counts="damaged data")
 def test_an_empty_file_has_no_samples(table):
     fails("D010", table(""))
 
@@ -148,7 +148,7 @@ def test_an_unknown_column_lists_the_known_ones(table):
     assert "a, b, y" in fails("D009", table("a,b,y\n1,2,0\n"), label="z").why
 
 
-@pytest.mark.row(23)
+@pytest.mark.row(23, counts="damaged data")
 def test_bytes_that_are_no_text_are_refused(tmp_path):
     (tmp_path / "t.csv").write_bytes(b"a,y\n\xff\xfe,0\n")
     fails("D007", tmp_path / "t.csv")

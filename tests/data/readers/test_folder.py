@@ -88,7 +88,7 @@ def test_a_size_that_cannot_be_meant_is_refused(photos, size):
     fails("D004", photos, size=size)
 
 
-@pytest.mark.row(23)
+@pytest.mark.row(23, counts="damaged data")
 def test_a_truncated_image_is_named(photos):
     noise = np.random.default_rng(0).integers(0, 256, (5, 6, 3), dtype=np.uint8)
     path = photos / "cat" / "broken.png"
@@ -97,7 +97,7 @@ def test_a_truncated_image_is_named(photos):
     assert fails("D015", photos).where == str(path)
 
 
-@pytest.mark.row(23)
+@pytest.mark.row(23, counts="damaged data")
 def test_a_file_that_is_no_image_is_named(photos):
     (photos / "cat" / "fake.png").write_text("hello")
     assert "fake.png" in fails("D015", photos).where
@@ -122,14 +122,14 @@ def bomb(width: int, height: int) -> bytes:
 
 
 @pytest.mark.parametrize("size", [(10**4, 10**4), (10**6, 10**6)])
-@pytest.mark.row(23)
+@pytest.mark.row(23, counts="damaged data")
 def test_a_pixel_bomb_is_refused_by_its_declared_size(photos, size):
     (photos / "cat" / "bomb.png").write_bytes(bomb(*size))
     error = fails("D015", photos)
     assert "bomb.png" in error.where
 
 
-@pytest.mark.row(23)
+@pytest.mark.row(23, counts="damaged data")
 def test_so_many_pixels_are_decoded_and_no_more(photos, monkeypatch):
     monkeypatch.setattr(folder, "PIXELS", 30)
     load(photos)
@@ -148,7 +148,7 @@ def test_an_empty_class_is_named(photos):
 
 
 @pytest.mark.parametrize("kind", ["file", "class"])
-@pytest.mark.row(27)
+@pytest.mark.row(27, counts="hostile files and names")
 def test_a_link_out_of_the_folder_is_not_followed(photos, tmp_path, kind):
     secret = picture(tmp_path / "private" / "secret.png")
     if kind == "file":

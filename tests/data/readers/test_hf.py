@@ -137,7 +137,7 @@ def test_a_failing_hub_is_a_data_error(hub, monkeypatch):
     assert "no route" in fails("D021", "hf:org/name").why
 
 
-@pytest.mark.row(27)
+@pytest.mark.row(27, counts="hostile files and names")
 def test_a_path_inside_a_set_is_not_followed(hub, tmp_path):
     Image.new("RGB", (6, 5)).save(tmp_path / "secret.png")
     d = hub.datasets

@@ -84,7 +84,7 @@ def test_a_split_can_be_chosen_and_byclass_is_the_default(tmp_path):
 
 @settings(max_examples=30, deadline=None)
 @given(st.data())
-@pytest.mark.row(23)
+@pytest.mark.row(23, counts="damaged data")
 def test_a_file_cut_anywhere_is_refused(tmp_path_factory, draw):
     folder = tmp_path_factory.mktemp("idx")
     write_idx(folder)
@@ -96,7 +96,7 @@ def test_a_file_cut_anywhere_is_refused(tmp_path_factory, draw):
     assert name in error.where
 
 
-@pytest.mark.row(23)
+@pytest.mark.row(23, counts="damaged data")
 def test_a_short_file_says_what_was_expected_and_found(tmp_path):
     write_idx(tmp_path)
     content = (tmp_path / IMAGES).read_bytes()
@@ -106,21 +106,21 @@ def test_a_short_file_says_what_was_expected_and_found(tmp_path):
     assert "byte 100" in error.where
 
 
-@pytest.mark.row(23)
+@pytest.mark.row(23, counts="damaged data")
 def test_surplus_bytes_are_noticed(tmp_path):
     write_idx(tmp_path)
     (tmp_path / IMAGES).write_bytes((tmp_path / IMAGES).read_bytes() + b"x")
     fails("D008", tmp_path)
 
 
-@pytest.mark.row(23)
+@pytest.mark.row(23, counts="damaged data")
 def test_a_bad_magic_number_is_shown(tmp_path):
     write_idx(tmp_path)
     (tmp_path / IMAGES).write_bytes(b"\x00\x00\x0d\x03" + b"\x00" * 50)
     assert "expected 00 00 08 03, found 00 00 0d 03" in str(fails("D007", tmp_path))
 
 
-@pytest.mark.row(23)
+@pytest.mark.row(23, counts="damaged data")
 def test_a_damaged_gzip_is_refused(tmp_path):
     write_idx(tmp_path, gz=True)
     path = tmp_path / f"{IMAGES}.gz"
@@ -128,14 +128,14 @@ def test_a_damaged_gzip_is_refused(tmp_path):
     fails("D007", tmp_path)
 
 
-@pytest.mark.row(23)
+@pytest.mark.row(23, counts="damaged data")
 def test_a_header_beyond_the_limit_is_refused_before_reading(tmp_path, monkeypatch):
     write_idx(tmp_path)
     monkeypatch.setattr(raw, "LIMIT", 100)
     fails("D006", tmp_path)
 
 
-@pytest.mark.row(23)
+@pytest.mark.row(23, counts="damaged data")
 def test_a_gzip_bomb_is_not_unfolded(tmp_path):
     write_idx(tmp_path, gz=True)
     head = bytes((0, 0, 8, 3)) + struct.pack(">3I", 2, 5, 5)
@@ -144,7 +144,7 @@ def test_a_gzip_bomb_is_not_unfolded(tmp_path):
     assert "at least 67" in str(fails("D008", tmp_path))  # one byte beyond what the header says
 
 
-@pytest.mark.row(23)
+@pytest.mark.row(23, counts="damaged data")
 def test_images_without_their_labels_are_refused(tmp_path):
     write_idx(tmp_path)
     (tmp_path / LABELS).unlink()

@@ -82,21 +82,21 @@ def test_a_file_of_another_form_is_refused(tmp_path, code, content):
     fails(code, write(tmp_path / "a.json", content))
 
 
-@pytest.mark.row(23)
+@pytest.mark.row(23, counts="damaged data")
 def test_broken_json_is_refused_with_its_place(tmp_path):
     path = tmp_path / "a.json"
     path.write_text('{"users": ["u"],\n "user_data": ')
     assert fails("D007", path).where.startswith(f"{path}:2:")
 
 
-@pytest.mark.row(23)
+@pytest.mark.row(23, counts="damaged data")
 def test_json_nested_without_end_is_refused(tmp_path):
     path = tmp_path / "a.json"
     path.write_text("[" * 10**5)
     fails("D007", path)
 
 
-@pytest.mark.row(27)
+@pytest.mark.row(27, counts="hostile files and names")
 def test_a_link_out_of_the_folder_is_not_followed(tmp_path):
     secret = write(tmp_path / "secret.json", leaf({"u": [0, 1]}))
     (tmp_path / "set" / "train").mkdir(parents=True)

@@ -56,13 +56,13 @@ def test_test_set_owners_and_class_names_come_along(tmp_path):
     assert data.classes == ("cat", "dog")
 
 
-@pytest.mark.row(23)
+@pytest.mark.row(23, counts="damaged data")
 def test_an_archive_without_labels_lists_what_it_holds(tmp_path):
     np.savez(tmp_path / "a.npz", pictures=X)
     assert "pictures" in fails("D009", tmp_path / "a.npz").why
 
 
-@pytest.mark.row(23, 27)
+@pytest.mark.row(23, 27, counts="damaged data")
 def test_an_array_of_objects_is_refused_and_not_unpickled(tmp_path):
     canary = tmp_path / "canary"
 
@@ -81,7 +81,7 @@ def member(header: dict[str, object], body: bytes) -> bytes:
     return file.getvalue() + body
 
 
-@pytest.mark.row(23)
+@pytest.mark.row(23, counts="damaged data")
 def test_a_header_that_promises_more_than_there_is_is_refused(tmp_path):
     header = {"descr": "|u1", "fortran_order": False, "shape": (10**12, 4)}
     with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
@@ -90,7 +90,7 @@ def test_a_header_that_promises_more_than_there_is_is_refused(tmp_path):
     assert "4,000,000,000,128 bytes" in str(fails("D008", tmp_path / "a.npz"))
 
 
-@pytest.mark.row(23)
+@pytest.mark.row(23, counts="damaged data")
 def test_a_zip_bomb_is_refused_by_its_declared_size(tmp_path, monkeypatch):
     np.savez_compressed(tmp_path / "a.npz", x=np.zeros((1000, 1000)), y=np.zeros(1000))
     assert (tmp_path / "a.npz").stat().st_size < 10**5
@@ -100,7 +100,7 @@ def test_a_zip_bomb_is_refused_by_its_declared_size(tmp_path, monkeypatch):
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**16), st.integers(1, 255))
-@pytest.mark.row(23)
+@pytest.mark.row(23, counts="damaged data")
 def test_a_changed_byte_is_a_data_error_or_changes_no_number(tmp_path_factory, place, flip):
     path = tmp_path_factory.mktemp("npz") / "a.npz"
     np.savez_compressed(path, x=X, y=Y)

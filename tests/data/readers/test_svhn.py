@@ -59,7 +59,7 @@ def test_every_variable_is_read_as_scipy_reads_it(tmp_path, compressed):
 
 @settings(max_examples=100, deadline=None)
 @given(st.booleans(), st.data())
-@pytest.mark.row(23)
+@pytest.mark.row(23, counts="damaged data")
 def test_a_damaged_file_is_read_or_is_a_data_error(tmp_path_factory, compressed, draw):
     path = tmp_path_factory.mktemp("mat") / "a.mat"
     savemat(path, {"X": X[:2, :2], "y": Y}, do_compression=compressed)
@@ -92,7 +92,7 @@ def test_a_matlab_73_file_is_refused(tmp_path):
     assert "7.3" in fails("D007", tmp_path).why
 
 
-@pytest.mark.row(23)
+@pytest.mark.row(23, counts="damaged data")
 def test_a_bomb_is_refused_by_its_declared_size(tmp_path, monkeypatch):
     write(tmp_path, X=np.zeros_like(X), y=Y)
     assert (tmp_path / "train_32x32.mat").stat().st_size < 1000 < X.size

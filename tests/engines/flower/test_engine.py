@@ -273,7 +273,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("change", FAULTS, ids=lambda f: f.__name__)
-@pytest.mark.row(14, 15, 16, 19)
+@pytest.mark.row(14, 15, 16, 19, counts="malformed answers")
 def test_a_wrong_answer_is_refused_and_the_others_are_used(change: Any, tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     rig.grid.fault = wrong(rig, change)
@@ -285,7 +285,7 @@ def test_a_wrong_answer_is_refused_and_the_others_are_used(change: Any, tmp_path
     assert torch.equal(replies.values, want.values[replies.clients])
 
 
-@pytest.mark.row(15)
+@pytest.mark.row(15, counts="malformed answers")
 def test_an_odd_form_among_many_is_refused_where_the_task_does_not_tell(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     rig.grid.fault = wrong(rig, shape)
@@ -421,7 +421,7 @@ def test_a_client_that_comes_back_under_another_node_keeps_its_name_and_memory(
     assert torch.equal(scores[0].loss, scores[1].loss)
 
 
-@pytest.mark.row(28)
+@pytest.mark.row(28, counts="strangers and keys")
 def test_a_name_that_is_not_the_keys_is_refused(tmp_path: Path) -> None:
     from coterie.engines.flower.exchange import Exchange
 
@@ -435,7 +435,7 @@ def test_a_name_that_is_not_the_keys_is_refused(tmp_path: Path) -> None:
     assert [to for to, kind in rig.grid.sent if kind == "query.away"] == ["3"]
 
 
-@pytest.mark.row(28)
+@pytest.mark.row(28, counts="strangers and keys")
 def test_a_node_whose_key_we_did_not_register_is_told_nothing(tmp_path: Path) -> None:
     from coterie.engines.flower.exchange import Exchange
 

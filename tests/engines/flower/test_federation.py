@@ -183,7 +183,7 @@ def test_nobody_comes(tmp_path: Path) -> None:
         assert "0 of 4 clients came" in m.said("run")()
 
 
-@pytest.mark.row(28, 29, 31)
+@pytest.mark.row(28, 29, 31, counts="strangers and keys")
 def test_scorecard_28_29_who_has_no_listed_key_another_name_authority_or_no_tls_is_refused(
     tmp_path: Path,
 ) -> None:

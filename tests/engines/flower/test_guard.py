@@ -110,7 +110,7 @@ def test_a_listed_clients_body_passes_whole() -> None:
     ],
     ids=["no key", "unlisted", "anothers key", "an old signature", "unsigned", "nonsense"],
 )
-@pytest.mark.row(28)
+@pytest.mark.row(28, counts="strangers and keys")
 def test_who_has_no_listed_key_is_refused_unread(head: dict[bytes, bytes]) -> None:
     seen = ask(PUSH, head, [b"x" * 1000])
     assert (seen.status, seen.reached, seen.read, seen.closed) == (412, False, 0, True)
@@ -138,7 +138,7 @@ def test_without_keys_sizes_are_still_refused() -> None:
 
 
 @pytest.mark.parametrize("path", [REGISTER, "/v1/runtime/acquire-task", "/docs", "/v1/fleet/../x"])
-@pytest.mark.row(28)
+@pytest.mark.row(28, counts="strangers and keys")
 def test_all_but_the_clients_interface_asks_for_a_credential(path: str) -> None:
     ours = {HEADER.encode(): credential(SECRET).encode()}
     theirs = {HEADER.encode(): credential(b"another secret").encode()}

@@ -108,7 +108,7 @@ def test_a_client_without_a_score_is_named_once(tmp_path: Path) -> None:
     assert [(e["round"], e["clients"]) for e in server.events("untested")] == [(0, [LIAR])]
 
 
-@pytest.mark.row(15)
+@pytest.mark.row(15, counts="malformed answers")
 def test_a_choice_that_there_is_not_is_left_out_by_name(tmp_path: Path) -> None:
     server = Server(tmp_path)
     server.lie("train.task", change("extra.choice", lambda _: 999))
@@ -124,7 +124,7 @@ def poison(answer: RecordDict) -> None:
     change("value", lambda w: -5 * w)(answer)
 
 
-@pytest.mark.row(16)
+@pytest.mark.row(16, counts="false numbers of samples")
 def test_many_declared_samples_do_not_buy_the_model(tmp_path: Path) -> None:
     found = {}
     for most in (1.0, 0.5, 0.1):
@@ -146,7 +146,7 @@ def test_many_declared_samples_do_not_buy_the_model(tmp_path: Path) -> None:
     assert weights[0.5][2] == pytest.approx(0.5)
 
 
-@pytest.mark.row(16)
+@pytest.mark.row(16, counts="false numbers of samples")
 def test_samples_as_declared_by_honest_clients_weigh_as_in_a_simulation(tmp_path: Path) -> None:
     server = Server(tmp_path)
     result = server.run()
@@ -163,7 +163,7 @@ def test_samples_as_declared_by_honest_clients_weigh_as_in_a_simulation(tmp_path
         ({"classes": [str(c) for c in range(5010)]}, "5,000 of its classes are not"),
     ],
 )
-@pytest.mark.row(15)
+@pytest.mark.row(15, counts="malformed answers")
 def test_who_does_not_fit_is_turned_away_and_the_others_go_on(
     says: Mapping[str, Any], why: str, tmp_path: Path
 ) -> None:
@@ -176,7 +176,7 @@ def test_who_does_not_fit_is_turned_away_and_the_others_go_on(
     assert refused["why"].startswith(f"client {LIAR} cannot take part: {why}")
 
 
-@pytest.mark.row(16)
+@pytest.mark.row(16, counts="false numbers of samples")
 def test_a_client_that_comes_back_with_more_samples_is_not_fit() -> None:
     came = {n: RemoteClient(n, i, 50, ("a", "b"), (2,)) for i, n in enumerate("xyz")}
     agreed = agree(came, ["late"])
@@ -186,7 +186,7 @@ def test_a_client_that_comes_back_with_more_samples_is_not_fit() -> None:
     assert more == "it declares 51 samples, and 50 when it came first"
 
 
-@pytest.mark.row(30)
+@pytest.mark.row(30, counts="hostile requests and names")
 def test_words_of_a_client_are_shown_and_not_obeyed(tmp_path: Path) -> None:
     server = Server(tmp_path)
 

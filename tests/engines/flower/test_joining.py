@@ -102,7 +102,7 @@ def test_nginx_accepts_its_configuration(made: Path, tmp_path: Path) -> None:
         (["run", "e.toml"], 2, "coterie serve FILE"),
     ],
 )
-@pytest.mark.row(29)
+@pytest.mark.row(29, counts="bad connections")
 def test_what_is_refused_before_anything_starts(
     words: list[str],
     code: int,
@@ -140,7 +140,7 @@ def test_a_client_reads_its_own_data_and_numbers_labels_as_all_do(tmp_path: Path
         host.client(told('[data]\nlabel = "label"\n', classes=("cat", "cow")), 0)
 
 
-@pytest.mark.row(27)
+@pytest.mark.row(27, counts="hostile files and names")
 def test_a_server_cannot_choose_files_or_code(tmp_path: Path) -> None:
     (tmp_path / "own.csv").write_text(CSV)
     np.savez(tmp_path / "secret.npz", x=np.zeros((4, 2)), y=np.zeros(4))

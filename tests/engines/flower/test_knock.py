@@ -64,14 +64,14 @@ def test_a_server_that_speaks_as_the_client_does_is_there(ours: Path) -> None:
     assert not knock.is_there(f"localhost:{free_port()}", ours / "ca.pem")
 
 
-@pytest.mark.row(29)
+@pytest.mark.row(29, counts="bad connections")
 def test_scorecard_29_a_server_that_asks_for_tls_refuses_a_client_without(ours: Path) -> None:
     with listening(ours) as server, pytest.raises(AccessError, match="asks for TLS") as told:
         knock.is_there(server, None)
     assert (told.value.code, told.value.exit) == ("A002", 8)
 
 
-@pytest.mark.row(29)
+@pytest.mark.row(29, counts="bad connections")
 def test_scorecard_29_a_server_without_tls_is_no_server_for_a_client_with_a_key(
     ours: Path,
 ) -> None:
@@ -79,14 +79,14 @@ def test_scorecard_29_a_server_without_tls_is_no_server_for_a_client_with_a_key(
         knock.is_there(server, ours / "ca.pem")
 
 
-@pytest.mark.row(29)
+@pytest.mark.row(29, counts="bad connections")
 def test_scorecard_29_another_authority_is_refused(ours: Path, tmp_path: Path) -> None:
     certs.make(tmp_path, [])
     with listening(ours) as server, pytest.raises(AccessError, match="cannot be trusted"):
         knock.is_there(server, tmp_path / "server" / "ca.pem")
 
 
-@pytest.mark.row(29)
+@pytest.mark.row(29, counts="bad connections")
 def test_scorecard_29_a_certificate_that_has_run_out_is_refused(tmp_path: Path) -> None:
     certs.authority(tmp_path / "authority", 10)
     certs.make(tmp_path, [], days=0)
@@ -114,7 +114,7 @@ def test_a_server_that_is_away_is_waited_for(ours: Path, monkeypatch: pytest.Mon
     assert len(away) == 1
 
 
-@pytest.mark.row(29)
+@pytest.mark.row(29, counts="bad connections")
 def test_scorecard_29_join_without_tls_ends_at_once_and_says_why(
     ours: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -126,7 +126,7 @@ def test_scorecard_29_join_without_tls_ends_at_once_and_says_why(
     assert "--certs" in said
 
 
-@pytest.mark.row(28)
+@pytest.mark.row(28, counts="strangers and keys")
 def test_scorecard_28_join_with_anothers_key_ends_at_once_and_says_why(
     ours: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

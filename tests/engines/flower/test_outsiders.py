@@ -78,7 +78,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield Server(home, *found[:2], port, link)
 
 
-@pytest.mark.row(28)
+@pytest.mark.row(28, counts="strangers and keys")
 def test_scorecard_28_an_outsider_cannot_register_a_key(server: Server) -> None:
     """It has all but the secret: the authority's certificate, a key, and the loopback."""
     key = public_key_to_bytes(ec.generate_private_key(ec.SECP384R1()).public_key())
@@ -105,7 +105,7 @@ def ca(server: Server) -> Path:
     return server.home / "certs" / "server" / "ca.pem"
 
 
-@pytest.mark.row(28)
+@pytest.mark.row(28, counts="strangers and keys")
 def test_scorecard_28_a_key_registered_behind_our_back_is_never_admitted(server: Server) -> None:
     outsider = ec.generate_private_key(ec.SECP384R1())
     ours = Endpoint(server.port, (server.home / "run" / "secret").read_bytes(), ca(server))

@@ -52,7 +52,7 @@ def test_an_honest_array_comes_through_to_the_bit(record: Record) -> None:
 
 
 @given(records(), KINDS, SHAPES)
-@pytest.mark.row(15)
+@pytest.mark.row(15, counts="malformed answers")
 def test_any_other_form_than_the_expected_is_refused(
     record: Record, kind: str, shape: tuple[int, ...]
 ) -> None:
@@ -63,7 +63,7 @@ def test_any_other_form_than_the_expected_is_refused(
 
 
 @given(records(), KINDS, SHAPES)
-@pytest.mark.row(15, 17)
+@pytest.mark.row(15, 17, counts="malformed answers")
 def test_a_record_that_lies_about_its_bytes_is_refused(
     record: Record, kind: str, shape: tuple[int, ...]
 ) -> None:
@@ -75,7 +75,7 @@ def test_a_record_that_lies_about_its_bytes_is_refused(
 
 
 @given(records(), st.data())
-@pytest.mark.row(15)
+@pytest.mark.row(15, counts="malformed answers")
 def test_cut_or_longer_bytes_are_refused(record: Record, data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(record.data) - 1))
     longer = record.data + data.draw(st.binary(min_size=1, max_size=9))
@@ -138,7 +138,7 @@ def test_a_huge_claim_takes_no_memory() -> None:
         assert peak < 1 << 20
 
 
-@pytest.mark.row(26)
+@pytest.mark.row(26, counts="hostile pickles")
 def test_objects_are_refused() -> None:
     file = io.BytesIO()
     np.save(file, np.array([{}], dtype=object), allow_pickle=True)
@@ -148,13 +148,13 @@ def test_objects_are_refused() -> None:
 
 
 @pytest.mark.parametrize("count", [0, -1, 1.0, float("nan"), True, None, "7", 10**10])
-@pytest.mark.row(16)
+@pytest.mark.row(16, counts="false numbers of samples")
 def test_what_is_no_number_of_samples_is_refused(count: Any) -> None:
     with pytest.raises(RefusedError):
         validate.samples(count)
 
 
-@pytest.mark.row(16)
+@pytest.mark.row(16, counts="false numbers of samples")
 def test_samples_are_those_declared() -> None:
     assert validate.samples(7, 7) == 7
     with pytest.raises(RefusedError, match="declared 7"):
@@ -171,7 +171,7 @@ def test_an_answer_to_another_question_is_refused(name: str) -> None:
             validate.address({**vars(right), name: other}, right)
 
 
-@pytest.mark.row(15)
+@pytest.mark.row(15, counts="malformed answers")
 def test_names_are_those_expected() -> None:
     record = Record("float32", (1,), "numpy.ndarray", stored(np.zeros(1, dtype=np.float32)))
     forms = {"value": Form("float32", (1,))}
