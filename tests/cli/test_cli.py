@@ -8,11 +8,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
 from coterie.cli import doctor, running
+from coterie.cli.app import COMMANDS
 from coterie.cli.main import call
 from coterie.core import errors
 from coterie.core.codes import CODES, FAMILIES
@@ -50,6 +51,32 @@ def test_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
         said = capsys.readouterr().out
         assert said.startswith(f"Usage: coterie {name}")
         assert "\\[" not in said
+
+
+def test_help_tells_every_argument_once(capsys: pytest.CaptureFixture[str]) -> None:
+    from typer.models import ArgumentInfo
+
+    told = 0
+    for name, function in COMMANDS.items():
+        hints = get_type_hints(function, include_extras=True).values()
+        given = [m for h in hints for m in getattr(h, "__metadata__", ())]
+        assert call([name, "--help"]) == 0
+        said = " ".join(capsys.readouterr().out.split())
+        for argument in (m for m in given if isinstance(m, ArgumentInfo)):
+            assert argument.help, name
+            assert said.count(argument.help) == 1, (name, argument.help)
+            told += 1
+    assert told > 15
+
+
+def test_the_list_of_commands_says_each_in_a_whole_sentence(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert call(["--help"]) == 0
+    lines = re.findall(r"^  (\w+)  +(\S.*)$", capsys.readouterr().out, re.MULTILINE)
+    assert {name for name, _ in lines} >= COMMANDS.keys()
+    assert [said for name, said in lines if name in COMMANDS and not said.endswith(".")] == []
+    assert [said for _, said in lines if said.endswith("...")] == []
 
 
 def objects(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:

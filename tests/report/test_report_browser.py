@@ -82,6 +82,47 @@ def test_what_is_in_view_is_drawn_before_the_page_counts_as_loaded(tmp_path: Pat
         assert first.locator(".plot[data-drawn] svg.main-svg").count() > 0
 
 
+# Texts of one chart that lie on each other, or that its frame cuts off.
+COLLIDING = """
+figures => figures.flatMap((figure) => {
+  const plot = figure.querySelector(".plot");
+  const frame = plot.getBoundingClientRect();
+  const texts = [...plot.querySelectorAll("svg text")].filter((t) => t.textContent.trim()
+    && (/rotate\\(([-\\d.]+)/.exec(t.getAttribute("transform"))?.[1] ?? 0) % 90 === 0
+    && getComputedStyle(t).opacity !== "0" && t.getBoundingClientRect().width);
+  const boxes = texts.map((t) => [t.textContent, t.getBoundingClientRect()]);
+  const cut = boxes.filter(([, b]) => b.left < frame.left - 2 || b.right > frame.right + 2);
+  const on = boxes.flatMap(([a, p], i) => boxes.slice(i + 1).filter(([, q]) =>
+    Math.min(p.right, q.right) - Math.max(p.left, q.left) > 3
+    && Math.min(p.bottom, q.bottom) - Math.max(p.top, q.top) > 4).map(([b]) => `${a} | ${b}`));
+  return [...cut.map(([a]) => `${figure.dataset.chart}: ${a} is cut`),
+          ...on.map((pair) => `${figure.dataset.chart}: ${pair}`)];
+})
+"""
+# Words of tables that are broken in the middle.
+BROKEN = """
+cells => cells.filter((cell) => /^[\\w ]+$/.test(cell.textContent.trim())).filter((cell) => {
+  const range = document.createRange();
+  range.selectNodeContents(cell);
+  const lines = new Set([...range.getClientRects()].map((r) => Math.round(r.top)));
+  return lines.size > cell.textContent.trim().split(/\\s+/).length;
+}).map((cell) => cell.textContent)
+"""
+
+
+@pytest.mark.parametrize("width", [390, 1400])
+@pytest.mark.parametrize("make", [small, comparison])
+def test_no_text_lies_on_another_or_is_cut_off(
+    make: Callable[[Path], Path], width: int, tmp_path: Path
+) -> None:
+    with opened(make(tmp_path), width=width) as seen:
+        drawn(seen)
+        seen.page.wait_for_timeout(300)
+        assert seen.page.locator("figure[data-chart]").evaluate_all(COLLIDING) == []
+        assert seen.page.locator("td").evaluate_all(BROKEN) == []
+        assert seen.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
 def test_a_chart_gives_its_numbers_and_its_picture(tmp_path: Path) -> None:
     reported.trained(FedAvg(SOLVER), tmp_path / "fedavg")  # what the other is compared with
     result = reported.trained(FedClust(SOLVER, warmup_epochs=2), tmp_path / "fedclust")

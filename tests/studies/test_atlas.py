@@ -189,7 +189,7 @@ def test_where_nothing_is_better_fedavg_is_enough() -> None:
 def test_few_runs_are_tested_over_clients_and_said_to_be_few() -> None:
     (found,) = findings(grid_of({"fedavg": 0.9, "local": 0.6}, runs=2))
     assert found.over == "clients"
-    assert found.advice.startswith("From 2 runs only:")
+    assert found.advice.startswith("From 2 runs only.")
 
 
 def test_who_had_other_clients_or_few_runs_is_not_compared() -> None:

@@ -90,6 +90,9 @@ def test_a_federation_ends_with_its_page_and_asks_nobody_for_it(server: Server) 
     assert result.page == server.out / "report.html"
     page = result.page.read_text()
     assert "every client keeps its data on its own machine" in page
+    lead = page.partition('<p class="lead">')[2].partition("</p>")[0]
+    assert "own data" in lead
+    assert "digits" not in lead, "the file's data are not the clients'"
     assert asked == [len(tasks(server))], "a page costs the clients nothing"
 
 

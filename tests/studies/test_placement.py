@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -15,6 +16,7 @@ from coterie.core.errors import DataError
 from coterie.core.types import State
 from coterie.data.dataset import Data, Scaler, scale
 from coterie.data.population import Population, partition
+from coterie.data.population_given import numbered, quarters
 from coterie.methods.fedclust import FedClust
 from coterie.studies.placement import adaptation, arrivals, joined, place, welcomed
 from coterie.studies.result import Result
@@ -184,6 +186,18 @@ def test_a_number_is_a_position_only_where_the_run_has_words() -> None:
     assert arrived(other, test_share=0.0)[0].y.tolist() == [0, 2]
     with pytest.raises(DataError, match="no class '0'"):
         arrived(other, replace(KNOWN, classes=("1", "2", "3")))
+
+
+def test_labels_that_start_at_1_are_the_classes_of_these_names() -> None:
+    ones = replace(KNOWN, classes=("1", "2", "3"))
+    other = Data("other", torch.zeros(3, 1), torch.tensor([0, 1, 0]), ("1", "3"))
+    assert arrived(other, ones, test_share=0.0)[0].y.tolist() == [0, 2, 0]
+
+    x, y = torch.zeros(3, 1), np.array([1, 3, 1])
+    held, _ = numbered(quarters((x, y), "new"), ones.classes, "new")
+    assert held.tolist() == [0, 2, 0]
+    held, _ = numbered(quarters((x, y - 1), "new"), ("ant", "bee", "cat"), "new")
+    assert held.tolist() == [0, 2, 0], "of a run that has words, a number is a place among them"
 
 
 def test_each_owner_is_a_newcomer() -> None:

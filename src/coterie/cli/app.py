@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 import typer.core
+import typer.main
 
 from coterie.cli import (
     atlas,
@@ -28,6 +29,24 @@ from coterie.cli import (
 from coterie.core.version import __version__
 
 typer.core.HAS_RICH = False  # or "[default: x]" is escaped for rich, which prints no help here
+
+
+class Argument(typer.core.TyperArgument):
+    """An argument that keeps its help: click 8.5 has one of its own and empties typer's."""
+
+    def __init__(self, *, help: str | None = None, **given: Any) -> None:
+        super().__init__(help=help, **given)
+        self.help = help
+
+
+class Command(typer.core.TyperCommand):
+    """A command that tells its arguments once: typer does so among the options, click 8.5 anew."""
+
+    def format_arguments(self, ctx: Any, formatter: Any) -> None:
+        """Leave it to typer."""
+
+
+setattr(typer.main, "TyperArgument", Argument)  # noqa: B010  a type checker minds the plain form
 
 
 def version(asked: bool) -> None:
@@ -96,7 +115,7 @@ def program(names: Iterable[str] = COMMANDS) -> typer.Typer:
     )
     made.callback()(options)
     for name in names:
-        made.command(name)(COMMANDS[name])
+        made.command(name, cls=Command)(COMMANDS[name])
     return made
 
 

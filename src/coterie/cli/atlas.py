@@ -52,10 +52,11 @@ def atlas(
     list: Annotated[bool, typer.Option("--list", help="Only say what would be run.")] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Map who wins where: kinds of difference x data x sizes x methods.
+    """Map which method is best for which clients.
 
-    Each method's settings are chosen on validation data with the same budget. The same command
-    goes on after a stop; results.csv is all that it needs for it.
+    Kinds of difference x data x sizes x methods. Each method's settings are chosen on validation
+    data with the same budget. The same command goes on after a stop; results.csv is all that it
+    needs for it.
     """
     from coterie.studies.atlas.grid import Atlas
     from coterie.studies.atlas.running import Asked
@@ -86,6 +87,7 @@ def atlas(
 
 def conclude(asked: Asked, format: str, advice: Path | None, save: Path | None) -> None:
     """What the results say, where they lie, and if it is wanted what is learned from them."""
+    from coterie.report.again import typed
     from coterie.studies.atlas.page import text, write_page
 
     known = asked.known()
@@ -98,8 +100,8 @@ def conclude(asked: Asked, format: str, advice: Path | None, save: Path | None) 
     if save:
         known.save(save)
     say.label("records", str(save or asked.file))
-    page = write_page(known, asked.out / "report.html", command(*sys.argv[1:]))
-    say.label("report", str(page))
+    again = typed(Path.cwd(), sys.argv[1:])
+    say.page(write_page(known, asked.out / "report.html", again), asked.out)
 
 
 def short(text: str) -> set[str]:

@@ -10,13 +10,13 @@ import typer
 
 from coterie.cli import options, say
 from coterie.core.errors import ConfigError
-from coterie.core.shell import command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from coterie.audit.findings import Audit
 
+CLIENTS = 20  # that are looked at, unless another number is asked for
 MOST = 3  # clients that are shown in the terminal
 
 
@@ -33,7 +33,7 @@ def audit(
     rounds: Annotated[
         int, typer.Option(min=0, help="Played at most; 0: until every task was asked, up to 30.")
     ] = 0,
-    clients: Annotated[int, typer.Option(min=2, help="Clients that are looked at.")] = 20,
+    clients: Annotated[int, typer.Option(min=2, help="Clients that are looked at.")] = CLIENTS,
     out: Annotated[Path | None, typer.Option(help="The folder; else the run's.")] = None,
     allow_code: options.AllowCode = False,
     json: options.Json = False,
@@ -51,10 +51,9 @@ def audit(
                 code="C001",
                 fix="audit its experiment file to try others",
             )
+    from coterie.report.again import typed
     from coterie.studies import audits
 
-    asked = ["audit", str(source), *(settings or [])]
-    asked += ["--methods", methods] if methods else []
     if source.is_dir():
         found = audits.audit_run(source, rounds=rounds, clients=clients, allow_code=allow_code)
         folder = out or source
@@ -72,13 +71,32 @@ def audit(
         found = audits.audit_file(configs[0], configs, rounds=rounds, clients=clients, tell=tell)
         folder = out or fresh(configs[0]).with_name(f"{fresh(configs[0]).name}_audit")
     title = f"Audit · {', '.join(a.method for a in found)}"
-    written = audits.write(folder, found, title, command(*asked))
+    again = ["audit", str(source), *(settings or []), *flags(methods, rounds, clients, out)]
+    again += ["--allow-code"] * allow_code
+    written = audits.write(folder, found, title, typed(Path.cwd(), again))
     if json:
         for one in found:
             say.line(audits.facts(one))
         return
     show(found)
-    say.label("page", str(written[0]))
+    say.page(written[0])
+
+
+def flags(methods: str | None, rounds: int, clients: int, out: Path | None) -> list[str]:
+    """The options that ask for the same audit again.
+
+    >>> flags("fedavg", 0, 5, None)
+    ['--methods', 'fedavg', '--clients', '5']
+    """
+    given = {
+        "--methods": methods,
+        "--rounds": rounds or None,
+        "--clients": clients if clients != CLIENTS else None,
+        "--out": out,
+    }
+    return [
+        str(word) for flag, value in given.items() if value is not None for word in (flag, value)
+    ]
 
 
 def show(found: Sequence[Audit]) -> None:

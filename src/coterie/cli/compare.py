@@ -173,11 +173,10 @@ def conclude(found: Comparison, out: Path) -> bool:
     what = "compare.toml, table.csv, a run for each method and seed"
     say.label("records", f"{found.folder}  ({what})")
     page = write_comparison(found.folder)
-    say.label("report", str(page))
+    say.page(page, found.folder)
     if found.failed:
         say.label("next", f"{command(out)}    tries what failed again")
         return True
-    say.label("next", f"{page}    open it in a browser")
     return False
 
 

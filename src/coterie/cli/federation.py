@@ -16,6 +16,7 @@ from coterie.cli.train import conclude
 from coterie.core import extras
 from coterie.core.errors import ConfigError
 from coterie.core.events import Event, Listener
+from coterie.core.shell import command
 from coterie.core.units import count
 
 if TYPE_CHECKING:
@@ -113,6 +114,8 @@ def serve(
         say.result(proxied(proxy, address, listen))
         return
     config, folder = asked(settings, resume, allow_change or [], out, allow_code)
+    if not (json or quiet):
+        invite(address)
     with watching(config.method, quiet=quiet, json=json) as shown:
         hear = shown if json or quiet else telling(shown)
         result = running.serve(config, folder, address, hear, resume=resume is not None)
@@ -186,13 +189,30 @@ def asked(
     return config, out or experiment.fresh(config)
 
 
+def invite(address: ServerAddress) -> None:
+    """Say where the server listens, and what a client types to join it."""
+    at = f"{address.host}:{address.port}"
+    where = "localhost" if address.host in (HOST, "localhost") else "THIS-MACHINE"
+    where += f":{address.port}" * (address.port != PORT)
+    own = ["--insecure", "--name", "NAME"]
+    if address.certs is not None:
+        own = ["--certs", str(address.certs.parent / "clients" / "NAME")]
+    say.label("serve", f"at {at}; a client joins with")
+    say.label("", command("join", where, *own, "--data", "FOLDER"))
+
+
 def telling(listen: Listener) -> Listener:
     """Also say who comes, who is missing and what was not accepted."""
+    waited = ""
 
     def hear(event: Event) -> None:
+        nonlocal waited
         what = event["event"]
         if what == "waiting":
-            say.label("wait", f"{event['clients']} of {event['of']} clients are there")
+            text = f"{event['clients']} of {event['of']} clients are there"
+            if text != waited:  # it is heard again and again
+                say.label("wait", text)
+            waited = text
         elif what == "joined":
             again = " again" if event.get("again") else ""
             many = count(event["samples"], "sample")

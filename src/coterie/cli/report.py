@@ -71,10 +71,12 @@ def report(
 
 
 def open_page(
-    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run, comparison or demo.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="RUN|PAGE", help="A run, comparison or demo, or a page.")
+    ],
 ) -> None:
     """Open a run's page in the browser."""
-    file = folder / "report.html"
+    file = folder if folder.suffix == ".html" and folder.is_file() else folder / "report.html"
     if not file.exists():
         file = page(reportable(folder)[-1])
     say.result(str(file))

@@ -85,7 +85,7 @@ def reproduce(
     found = Reproduction(asked, before)
     say.result(written(found.rows) if format == "csv" else shown(found, format))
     say.label("records", str(found.save()))
-    say.label("report", str(write_page(found)))
+    say.page(write_page(found))
     for file in joining.join(asked, results) if results else ():
         say.label("results", str(file))
 

@@ -6,8 +6,10 @@ import json
 import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from coterie.core.shell import command
 from coterie.core.units import percent as percent
 from coterie.core.units import seconds as seconds
 from coterie.core.units import size as size
@@ -58,6 +60,11 @@ def label(word: str, text: str) -> None:
     """Print a note behind a word (data, run, next), on stderr."""
     for i, part in enumerate(text.splitlines()):
         note(f"{'' if i else word:<7} {part}")
+
+
+def page(file: Path, folder: Path | None = None) -> None:
+    """Say where a page is, and the command that opens it: by its folder, or by the file itself."""
+    label("report", f"{file}    open it: {command('open', folder or file)}")
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]], numbers: bool = False) -> str:

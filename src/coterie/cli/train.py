@@ -136,7 +136,7 @@ def conclude(name: str, result: Result, json: bool, again: Callable[[int], str])
         say.label(label, text)
     say.label("records", f"{result.folder}  (metrics.csv, clusters.csv, summary.json)")
     if result.page:
-        say.label("report", f"{result.page}    open it: {command('open', result.folder)}")
+        say.page(result.page, result.folder)
     if goes_on(result):
         say.label("next", f"{again(2 * int(result.summary['rounds']))}    train on")
 
@@ -273,7 +273,7 @@ def demo(
         say.result(compared(runs))
     say.label("records", f"{out}/*/  run.toml, metrics.csv, clusters.csv, summary.json")
     if page:
-        say.label("report", f"{page}    open it: {command('open', out)}")
+        say.page(page, out)
     say.label(
         "next", "coterie init my.toml       write a commented experiment file for your own data"
     )

@@ -139,11 +139,8 @@ def overview(run: RunData) -> str:
 
 
 def small(make: Callable[[RunData], Drawing], run: RunData) -> Drawing:
-    """A chart of the report in half its width; its strips are named by the caption here."""
+    """A chart of the report in half its width."""
     drawing = make(run)
-    for name, axis in drawing.layout.items():
-        if name.startswith("xaxis") and axis.get("title", {}).get("text") in ("cluster", "planted"):
-            axis["title"]["text"] = ""
     return drawing.update_layout(height=min(drawing.layout["height"], 500))
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from coterie.report.blocks import Block
 from coterie.report.charts.drawing import Drawing
-from coterie.report.charts.style import QUIET, SCALE, colour, figure, plain
+from coterie.report.charts.style import QUIET, SCALE, WIDE, colour, figure, plain
 from coterie.report.compared import sortable
 from coterie.report.page import Drawn, Section, figure_json, html, left_out, save
 from coterie.report.verdict import Tile
@@ -37,6 +37,7 @@ SAFE = Block(
 )
 ADVICE = Block("advice", "What to take", "A sentence for each kind, from the numbers alone.")
 AGAIN = Block("again", "How to do it again", "Running it again goes on where it stopped.")
+FEW = 5  # kinds: a map of fewer has its numbers in its cells alone
 
 
 class Region(NamedTuple):
@@ -120,7 +121,12 @@ def heat(regions: Sequence[Region]) -> Drawing:
     methods = methods_of(regions)
     rows = [[r.behind.get(m) for m in methods] for r in regions]
     shown = [["" if v is None else f"{v:.1f}" for v in row] for row in rows]
-    chart = figure(height=140 + 28 * len(regions), xaxis={"side": "top", "tickangle": -40})
+    chart = figure(
+        meta=WIDE,
+        height=140 + 28 * len(regions),
+        margin={"l": 64, "r": 24, "t": 24, "b": 20},
+        xaxis={"side": "top", "tickangle": -40},
+    )
     chart.update_yaxes(autorange="reversed")
     return chart.add_heatmap(
         z=rows,
@@ -132,6 +138,7 @@ def heat(regions: Sequence[Region]) -> Drawing:
         reversescale=True,
         zmin=0,
         zmax=20,  # beyond it is far
+        showscale=len(regions) >= FEW,  # a scale of two rows' height has no room for its numbers
         colorbar={"title": {"text": "points"}, "thickness": 12},
         hovertemplate="%{y}<br>%{x}: %{z:.1f} points behind<extra></extra>",
     )
@@ -153,6 +160,7 @@ def price(regions: Sequence[Region], bytes: Mapping[str, float]) -> Drawing:
             mode="markers+text",
             text=[plain(method, 24)],
             textposition="top center",
+            cliponaxis=False,
             marker={"size": 11, "color": colour(i), "line": {"width": 1, "color": QUIET}},
             hovertemplate="%{y:.1f} points behind<br>%{x:.2f} times FedAvg's bytes",
             showlegend=False,

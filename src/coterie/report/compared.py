@@ -22,6 +22,7 @@ from coterie.runs.files import text_of
 from coterie.runs.statistics import LEVEL
 from coterie.runs.text_table import TextTable
 
+SENTENCE = 40  # letters: a cell of more is read, not compared
 TABLES = Block("tables", "The numbers", "Means over seeds; click a head to sort.")
 SAID = Block(
     "said",
@@ -194,9 +195,13 @@ def below(p: float | None) -> bool:
 
 
 def sortable(table: TextTable) -> facts.SortableTable:
-    """A table of text whose cells sort by the number they begin with."""
+    """A table of text whose cells sort by the number they begin with; sentences stand left."""
+    long = {i for row in table.rows for i, text in enumerate(row) if len(text) > SENTENCE}
     rows = tuple(
-        tuple(facts.Cell(text, amount(text) if i else None, i > 0) for i, text in enumerate(row))
+        tuple(
+            facts.Cell(text) if i == 0 or i in long else facts.Cell(text, amount(text), True)
+            for i, text in enumerate(row)
+        )
         for row in table.rows
     )
     return facts.SortableTable(table.title, table.head, rows)

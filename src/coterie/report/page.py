@@ -110,7 +110,8 @@ def run_page(run: RunData) -> str:
     """The page of a run."""
     about = facts.entry(run)
     lead = [count(run.n, "client"), count(run.rounds[-1] if len(run.rounds) else 0, "round")]
-    lead += facts.terms(run.config)
+    theirs = {"data": {"source": "the clients' own data"}, "partition": {}}  # the file's are not
+    lead += facts.terms({**run.config, **theirs} if run.remote else run.config)
     lead += [about.summary] if about else []
     return html(
         title=f"{run.method} · {run.title}" if run.title != run.method else run.method,

@@ -30,6 +30,7 @@ class Column(NamedTuple):
     """One setting and metric of a table: its numbers as they are drawn, and as they are told."""
 
     title: str
+    unit: str  # what the numbers are
     pairs: Sequence[Pair]
     table: TextTable
 
@@ -74,14 +75,14 @@ def section(number: int, column: Column) -> Section:
     """A setting: its chart and its table."""
     key = f"column{number}"
     block = Block(key, column.title, HOW, ((key, "Paper and measured"),))
-    drawn = Drawn(key, "Paper and measured", figure_json(dumbbells(column.pairs)))
+    drawn = Drawn(key, "Paper and measured", figure_json(dumbbells(column.pairs, column.unit)))
     return Section(block, charts=(drawn,), tables=(sortable(column.table),))
 
 
-def dumbbells(pairs: Sequence[Pair]) -> Any:
+def dumbbells(pairs: Sequence[Pair], unit: str) -> Any:
     """A row for each method: a line from the paper's number to ours."""
     names = [plain(p.method, 40) for p in pairs]
-    drawn = figure(height=90 + 30 * len(pairs), xaxis={"title": "value"})
+    drawn = figure(height=90 + 30 * len(pairs), xaxis={"title": plain(unit)})
     drawn.update_yaxes(categoryorder="array", categoryarray=names[::-1])
     for name, p in zip(names, pairs, strict=True):
         if p.paper is not None and p.measured is not None:

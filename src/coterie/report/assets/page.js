@@ -16,6 +16,7 @@
     const spec = JSON.parse(figure.querySelector("script").textContent);
     specs.set(figure, spec);
     const plot = figure.querySelector(".plot");
+    plot.style.minWidth = `${spec.layout.meta?.least ?? 0}px`; // a narrow page moves it sideways
     await Plotly.newPlot(plot, spec.data, themed(spec.layout, root.dataset.theme), config);
     plot.dataset.drawn = "yes";
   };

@@ -11,6 +11,7 @@ from coterie.report.charts.drawing import Drawing
 from coterie.report.charts.style import (
     FROM_ZERO,
     QUIET,
+    WIDE,
     Absent,
     by_round,
     colour,
@@ -67,6 +68,7 @@ def ranks(found: Comparison) -> Drawing:
         raise Absent("mean ranks need three methods or more")
     k, bars = len(test.methods), len(test.alike)
     drawn = figure(
+        meta=WIDE,
         height=170 + 15 * k + 14 * bars,
         margin={"l": 24, "r": 24, "t": 24, "b": 52},
         xaxis={
@@ -150,7 +152,7 @@ def differences(found: Comparison) -> Drawing:
         height=150 + 56 * len(others),
         showlegend=False,
         xaxis={
-            "title": f"accuracy of a client minus that with {plain(first)}, in points",
+            "title": f"points above {plain(first, 26)}",
             "tickformat": "+.0f",
         },
         yaxis={"autorange": "reversed", "title": "method"},
@@ -192,6 +194,7 @@ def wins(found: Comparison) -> Drawing:
         raise Absent("only one method has a run that is done")
     names = [f"{plain(p.first, 26)} against {plain(p.second, 26)}" for p in pairs]
     drawn = figure(
+        meta=WIDE,
         height=150 + 30 * len(pairs),
         barmode="stack",
         bargap=0.3,
@@ -240,12 +243,13 @@ def pareto(found: Comparison) -> Drawing:
         hoverinfo="skip",
     )
     for row in rows:
-        half = row["accuracy_last_interval"]
+        mean, half = row["accuracy_last"], row["accuracy_last_interval"]
         known = half is not None and half == half
+        bar = {"array": [min(half, 1 - mean)], "arrayminus": [min(half, mean)]} if known else {}
         drawn.add_scatter(
             x=[row["bytes"]],
             y=[row["accuracy_last"]],
-            error_y={"array": [half], "thickness": 1.4} if known else None,
+            error_y={**bar, "thickness": 1.4} if known else None,  # none is above 100 %
             mode="markers",
             marker={"size": 12, "color": hue(found, row["method"])},
             name=plain(row["method"], 40),

@@ -58,6 +58,7 @@ def traffic(run: RunData) -> Drawing:
     if not (down.any() or up.any()):
         raise Absent("nothing was sent")
     drawn = figure(
+        meta=style.WIDE,
         xaxis={"title": "bytes so far, both ways", "domain": [0, 0.46], "ticksuffix": "B"},
         yaxis=style.FROM_ZERO,
         xaxis2={"title": "round", "domain": [0.58, 1], "anchor": "y2"},

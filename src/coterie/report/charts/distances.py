@@ -6,19 +6,19 @@ Most methods keep distances; CFLGT how the clients' data pull and push each clas
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from coterie.report.charts.clusters import planted_colour
 from coterie.report.charts.drawing import Drawing
-from coterie.report.charts.style import SCALE, Absent, add_bars, colour, faded, figure, plain
+from coterie.report.charts.style import SCALE, WIDE, Absent, add_bars, colour, faded, figure, plain
 from coterie.report.run_data import RunData
 from coterie.runs.reading import Floats, Ints
 from coterie.words.grouping import tree
 
-WIDTH = 0.066  # of a strip beside the matrix
+STRIP = 0.066  # of a strip beside the matrix
 TREE = 0.12  # of the dendrogram
 NAMED = 60  # up to so many rows, each has its name beside it
 BARE = {"showticklabels": False, "ticks": "", "showgrid": False, "zeroline": False}  # of an axis
@@ -45,10 +45,11 @@ def distances(run: RunData) -> Drawing:
     begin = TREE * whole
     ticks = list(range(len(names))) if len(names) <= NAMED else []
     drawn = figure(
-        height=640,
+        meta={"least": WIDE["least"] + 14 * max(map(len, names))},
+        height=min(640, 200 + 50 * len(parts)),
         margin={"l": 24, "r": 24, "t": 30, "b": 60},
         xaxis={
-            "domain": [begin + WIDTH * len(strips) + 0.01, 1],
+            "domain": [begin + STRIP * len(strips) + 0.01, 1],
             "title": "clients, in the same order",
             **BARE,
         },
@@ -124,8 +125,7 @@ def add_tree(drawn: Drawing, tree: Tree, axis: int) -> None:
                 "domain": [0, TREE - 0.01],
                 "range": [top, 0],
                 "fixedrange": True,
-                "title": {"text": "tree", "standoff": 4},
-                **BARE,
+                **named_below("tree", top / 2),
             }
         }
     )
@@ -175,15 +175,20 @@ def add_strip(
         hovertemplate=f"%{{text}}: {word} %{{customdata}}<extra></extra>",
         showlegend=False,
     )
-    begin += WIDTH * place
+    begin += STRIP * place
     axis = {
-        "domain": [begin, begin + WIDTH - 0.008],
+        "domain": [begin, begin + STRIP - 0.008],
         "range": [0, 1],
         "fixedrange": True,
-        "title": {"text": word, "standoff": 4},
-        **BARE,
+        **named_below(word, 0.5),
     }
     drawn.update_layout(**{f"xaxis{place + 2}": axis})
+
+
+def named_below(word: str, at: float) -> dict[str, Any]:
+    """The axis of a narrow part: its name upright below it, so that neighbours have room."""
+    name = {"tickvals": [at], "ticktext": [word], "tickangle": -90, "showticklabels": True}
+    return {**BARE, **name}
 
 
 def clients(run: RunData) -> Drawing:
@@ -194,7 +199,10 @@ def clients(run: RunData) -> Drawing:
     points, kept = spread_out(D)
     drawn = figure(
         height=460,
-        xaxis={"title": "first axis", "zeroline": False},
+        xaxis={
+            "title": f"first axis<br>the two keep {kept:.0%} of the variance",
+            "zeroline": False,
+        },
         yaxis={"title": "second axis", "zeroline": False, "scaleanchor": "x"},
     )
     held = run.held[who]
@@ -219,16 +227,7 @@ def clients(run: RunData) -> Drawing:
             ],
             hovertemplate="client %{text}",
         )
-    return drawn.add_annotation(
-        text=f"two axes keep {kept:.0%} of the distances' variance",
-        x=1,
-        y=0,
-        xref="paper",
-        yref="paper",
-        xanchor="right",
-        yanchor="bottom",
-        showarrow=False,
-    )
+    return drawn
 
 
 def trajectories(run: RunData) -> Drawing:

@@ -9,7 +9,16 @@ import numpy as np
 
 from coterie.report.charts.accuracy import where
 from coterie.report.charts.drawing import Drawing
-from coterie.report.charts.style import SCALE, UNGROUPED, Absent, add_bars, colour, figure, plain
+from coterie.report.charts.style import (
+    SCALE,
+    UNGROUPED,
+    WIDE,
+    Absent,
+    add_bars,
+    colour,
+    figure,
+    plain,
+)
 from coterie.report.run_data import RunData
 from coterie.runs.reading import Ints
 
@@ -55,6 +64,7 @@ def labels(run: RunData) -> Drawing:
     rows = binned(order, held)
     names = [plain(run.clients[r[0]], 22) + f" … ({len(r)})" * (len(r) > 1) for r in rows]
     drawn = figure(
+        meta=WIDE,
         height=min(900, 150 + 17 * len(rows)),
         **axes(names),
         bargap=0.15 if len(rows) <= NAMED else 0,

@@ -202,7 +202,7 @@ def share(known: Sequence[bool | None]) -> float | None:
 def sentences(found: Finding) -> Iterator[str]:
     """Advice, each sentence from the numbers."""
     if found.runs < ENOUGH:
-        yield f"From {count(found.runs, 'run')} only:"
+        yield f"From {count(found.runs, 'run')} only."
     best, usual = found.best, next((s for s in found.standings if s.method == "fedavg"), None)
     level = [s for s in found.standings if s.level]
     if usual and usual.level:

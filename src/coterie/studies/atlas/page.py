@@ -35,7 +35,9 @@ def write_page(results: Results, file: Path, command: str) -> Path:
         sentence=f"{best[0]} is level with the best in {often[best[0]]} of {len(found)} kinds."
         if best
         else "There are too few results to compare methods.",
-        tiles=[Tile("level with the best", f"{often[m]} of {len(found)}", m) for m in best[:4]],
+        tiles=[
+            Tile(m, f"{often[m]} of {len(found)}", "kinds: level with the best") for m in best[:4]
+        ],
         regions=[region(results, f) for f in found],
         bytes={m: fmean(known) for m in best if (known := prices(found, m))},
         overview=tables.overview(found),

@@ -40,7 +40,7 @@ def standings(found: Finding) -> TextTable:
     extra = found.standings + ((found.ceiling,) if found.ceiling else ())
     head = ("method", "accuracy", "behind", "level", "level in places", "to FedAvg", "to Local")
     rows = tuple(standing(s, len(found.places)) for s in extra)
-    title = f"{found.kind}: {found.what}"
+    title = f"{found.kind} ({found.what})"
     return TextTable(title, (*head, "bytes", "training", "all right", "right again"), rows)
 
 

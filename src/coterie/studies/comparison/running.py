@@ -182,18 +182,20 @@ def run_missing(
     on_event: Listener | None,
     *,
     table: bool = True,
+    wanted: Callable[[Cell], bool] = lambda cell: True,
 ) -> Comparison:
-    """The cells that are not done yet, then the `table` of all of them."""
+    """The `wanted` cells that are not done yet, then the `table` of all of them."""
     listen = on_event or (lambda event: None)
     storage.make_folder(folder)
     with RunFolder(folder):  # no second comparison runs in it at the same time
         record_request(folder, asked)
         comparison = Comparison.load(folder)
-        listen({"event": "comparison", "cells": len(comparison.cells), "folder": str(folder)})
-        for cell in comparison.cells:
+        some = [cell for cell in comparison.cells if wanted(cell)]
+        listen({"event": "comparison", "cells": len(some), "folder": str(folder)})
+        for cell in some:
             if cell.done:
                 listener_of(cell, listen)({"event": "already", "seconds": cell.seconds})
-        failed = run_cells(comparison.missing, listen)
+        failed = run_cells([cell for cell in some if not cell.done], listen)
         expect_equal_terms(comparison)
         comparison = replace(comparison, failed=failed)
         if table:

@@ -11,6 +11,7 @@ import json
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.resources import as_file
 from pathlib import Path
 from typing import Any
@@ -142,11 +143,13 @@ def run_setting(
     def one(cell: Cell, tell: Listener) -> None:
         run_cell(made.config(cell.label, cell.seed), cell, tell)
 
-    def wanted(cells: Sequence[Cell], tell: Listener) -> dict[str, str]:
-        some = [c for c in cells if c.label in labels and c.seed in made.seeds]
-        return in_turn(one, some, tell)
-
-    return run_missing(folder, widened(folder, made.asked()), wanted, listen)
+    return run_missing(
+        folder,
+        widened(folder, made.asked()),
+        partial(in_turn, one),
+        listen,
+        wanted=lambda cell: cell.label in labels and cell.seed in made.seeds,
+    )
 
 
 def experiments(asked: Asked, setting: Setting) -> Grid:

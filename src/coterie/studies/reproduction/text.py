@@ -12,7 +12,7 @@ from coterie.runs.text_table import TextTable
 if TYPE_CHECKING:
     from coterie.studies.reproduction.results import Reproduction, Row
 
-HEAD = ("method", "paper", "measured", "difference", "within spread", "seeds", "time")
+HEAD = ("method", "paper", "measured", "difference", "within spread", "seed", "time")
 
 
 def column_of(row: Row) -> tuple[str, str, str]:
@@ -34,7 +34,13 @@ def table(rows: Sequence[Row]) -> TextTable:
 
 def title(row: Row) -> str:
     """What a column is called."""
-    return " · ".join(column_of(row)).replace("_", " ")
+    dataset, setting, _ = column_of(row)
+    return f"{dataset} · {setting} · {unit(row)}".replace("_", " ")
+
+
+def unit(row: Row) -> str:
+    """What the numbers of a column are: accuracies are in percent, and say so."""
+    return row.metric.replace("_", " ").replace("accuracy percent", "accuracy in percent")
 
 
 def line(row: Row) -> tuple[str, ...]:
