@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from coterie.cli.main import call
+from coterie.methods import METHODS
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -59,6 +60,10 @@ def test_the_readme_has_commands_to_run() -> None:
     assert len(COMMANDS) >= 10
     assert len(PROGRAMS) == len(COMMANDS) + len(blocks("python"))
     assert len(blocks("python")) >= 2
+
+
+def test_the_readme_counts_the_methods() -> None:
+    assert f"**{len(METHODS)} methods**" in README
 
 
 def test_every_console_line_of_the_readme_is_a_coterie_command() -> None:

@@ -19,14 +19,16 @@ def test_a_run_is_audited_in_its_folder(tmp_path: Path, capsys: pytest.CaptureFi
     run = tmp_path / "run"
     assert call(["run", "--method", "dapfl", *SMALL, "--out", str(run), "--quiet"]) == 0
     capsys.readouterr()
-    assert call(["audit", str(run), "--json"]) == 0
+    assert call(["audit", str(run), "--clients", "2", "--json"]) == 0
     (found,) = map(json.loads, capsys.readouterr().out.splitlines())
     assert found["method"] == "dapfl"
     assert {sent["kind"] for sent in found["sent"]} == {"class counts", "weights"}
     told = {label["source"]: label["overlap"] for label in found["labels"]}
     assert told["class counts (Histogram)"] == 1.0
     assert "original" not in found["rebuilt"][0]  # no sample leaves but on the page
-    assert "data:image/png" in (run / "audit.html").read_text()
+    page = (run / "audit.html").read_text()
+    assert "data:image/png" in page
+    assert f"coterie audit {run} --clients 2" in page, "the same audit again, not another"
     with (run / "audit.csv").open() as file:
         attacks = {row["attack"] for row in csv.DictReader(file)}
     assert attacks >= {"analytic", "matching", "labels", "membership"}

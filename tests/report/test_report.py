@@ -345,7 +345,8 @@ def test_the_command_writes_the_page_and_open_names_it(
     assert capsys.readouterr().out.strip() == str(page)
     assert call(["open", str(folders / "local")]) == 0
     assert capsys.readouterr().out.strip() == str(page)
-    assert opened == [page.as_uri()]
+    assert call(["open", str(page)]) == 0, "a page is opened by its own name, too"
+    assert opened == [page.as_uri()] * 2
 
 
 def test_a_round_that_was_done_twice_is_shown_once(folders: Path) -> None:

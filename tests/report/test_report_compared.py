@@ -79,6 +79,14 @@ def test_nothing_beats_the_front_in_both(found: Comparison) -> None:
         assert any(beaten)
 
 
+def test_no_interval_is_drawn_beyond_all_or_nothing(found: Comparison) -> None:
+    bars = [t for t in CHARTS["pareto"](found).figure().data if t.error_y.array]
+    assert bars
+    for bar in bars:
+        assert bar.y[0] + bar.error_y.array[0] <= 1 + 1e-9
+        assert bar.y[0] - bar.error_y.arrayminus[0] >= -1e-9
+
+
 def test_a_label_is_never_markup(found: Comparison) -> None:
     page = comparison_page(found)
     assert SCRIPT not in page

@@ -14,6 +14,7 @@ import pytest
 
 from coterie.cli.main import call
 from coterie.core.errors import CheckpointError, ConfigError
+from coterie.core.events import Event
 from coterie.runs.comparison import Comparison
 from coterie.runs.history import History, Row
 from coterie.runs.reading import Clusters
@@ -70,7 +71,11 @@ def asked(out: Path, *methods: str, seeds: int = 1) -> running.Asked:
 
 
 def test_a_table_is_run_gone_on_with_and_widened(tmp_path: Path) -> None:
-    running.run(asked(tmp_path, "FedAvg"))
+    heard: list[Event] = []
+    running.run(asked(tmp_path, "FedAvg"), heard.append)
+    assert [e["cells"] for e in heard if e["event"] == "comparison"] == [1], (
+        "FedDS is not asked for"
+    )
     first = results.Reproduction(asked(tmp_path, "FedAvg"))
     assert len(first.measured) == 2, "two metrics in one setting"
     shutil.rmtree(first.asked.folder / "mnist_alpha=1.0" / "fedavg-seed0" / "checkpoints")
@@ -88,7 +93,8 @@ def test_a_table_is_run_gone_on_with_and_widened(tmp_path: Path) -> None:
     assert row.difference == pytest.approx(np.mean(own) - 90.4)
     page = write_page(found).read_text()
     assert "What the paper claims of it" in page
-    assert "coterie reproduce feddsmic-2 --seeds 2" in page
+    assert f"cd {Path.cwd()}\ncoterie reproduce feddsmic-2 --seeds 2" in page
+    assert "Other than in the paper: " in page
 
 
 def test_what_other_machines_measured_is_kept_and_not_run_again(tmp_path: Path) -> None:
