@@ -13,6 +13,7 @@ from coterie.cli import options, say
 from coterie.cli.options import AllowCode, Quiet, Settings
 from coterie.cli.several import command, going_on, watching
 from coterie.cli.tune import Budget, TuneBy, TuneSeeds, tuned_grid
+from coterie.core import shell
 from coterie.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -173,10 +174,11 @@ def conclude(found: Comparison, out: Path) -> bool:
     what = "compare.toml, table.csv, a run for each method and seed"
     say.label("records", f"{found.folder}  ({what})")
     page = write_comparison(found.folder)
-    say.page(page, found.folder)
+    say.label("report", str(page))
     if found.failed:
         say.label("next", f"{command(out)}    tries what failed again")
         return True
+    say.label("next", f"{shell.command('open', found.folder)}    look at the page")
     return False
 
 
