@@ -28,6 +28,7 @@ from coterie.methods import METHODS
 from coterie.report import verdict
 from coterie.studies import federation as federations
 from coterie.studies.started import refuse_changes
+from coterie.tasks import Gains
 from coterie.words.server import ServerOptimiser
 from tests.test_contract import ROUNDS, last, method
 from tests.tiny import federation, pooled, same, stacked
@@ -169,6 +170,21 @@ def test_a_free_rider_sends_what_it_was_sent() -> None:
     w = fed.at(0).ask(torch.arange(3), ct.Train(), state)
     assert torch.equal(w.values[1], state.models[0])
     assert not torch.equal(w.values[0], state.models[0])
+
+
+@pytest.mark.parametrize("lies", [False, True])
+def test_who_lies_says_of_every_other_model_that_it_loses_nothing(lies: bool) -> None:
+    attack = Attack(kind="cluster-capture", lies=lies)
+    fed, honest = under(attack, federation(), (1,)), federation()
+    state = next(run(method("fedavg"), honest, 1))
+    others = torch.stack([state.models[0] + 1, state.models[0] - 1]).expand(3, 2, -1)
+    said, true = (
+        f.at(0).ask(torch.arange(3), Gains(), state, others=others) for f in (fed, honest)
+    )
+    assert torch.equal(said.values[[0, 2]], true.values[[0, 2]])
+    want = torch.stack([said.extra["loss"][1].expand(2), torch.zeros(2)], 1).double()
+    assert torch.equal(said.values[1], want) is lies
+    assert torch.equal(said.values[1], true.values[1]) is not lies
 
 
 def test_before_the_start_and_in_tests_everybody_is_honest() -> None:

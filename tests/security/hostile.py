@@ -107,9 +107,9 @@ def fallen(
     return float(np.mean(lost))
 
 
-def captured(target: int) -> Attack:
+def captured(target: int, lies: bool = False) -> Attack:
     """Two of the other group pass for one."""
-    return Attack(kind="cluster-capture", share=0.1, target=target)
+    return Attack(kind="cluster-capture", share=0.1, target=target, lies=lies)
 
 
 def inside(kind: str, group: int, seed: int) -> Attack:

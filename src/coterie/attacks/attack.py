@@ -35,6 +35,7 @@ class Attack:
     )
     start: Count = 1  # the first round of it
     target: Whole = 0  # cluster-capture: the planted group that they pass for
+    lies: bool = False  # cluster-capture: says of every other model that it fits (kin asks)
 
     @property
     def on(self) -> bool:

@@ -14,6 +14,7 @@ from coterie.core.types import Reply
 from coterie.engines.question import Backend, Question, Refusal
 from coterie.tasks.signature import whole
 from coterie.tasks.train import Training
+from coterie.tasks.verify import Gains
 
 
 class Hostile(Backend):
@@ -37,7 +38,12 @@ class Hostile(Backend):
                 yield j, answer
 
     def poisoned(self, answer: Reply, question: Question, place: int) -> Reply:
-        """A hostile answer; what does not train is answered honestly."""
+        """A hostile answer; what does not train is answered honestly, unless the attack lies."""
+        if self.attack.lies and isinstance(question.task, Gains):
+            nothing_lost = torch.stack(
+                [answer.extra["loss"].expand(len(answer.value)), torch.zeros(len(answer.value))], 1
+            )
+            return replace(answer, value=nothing_lost.to(answer.value))
         start = started_from(question, place, answer)
         if start is None:
             return answer

@@ -34,7 +34,14 @@ LATER: dict[str, dict[str, Any]] = {
         "lr_end": 0.0,
     },
     "data": {"validation_share": 0.0},
-    "attack": {"kind": "none", "share": 0.2, "clients": [], "start": 1, "target": 0},
+    "attack": {
+        "kind": "none",
+        "share": 0.2,
+        "clients": [],
+        "start": 1,
+        "target": 0,
+        "lies": False,
+    },
     "server": {
         "optimiser": "none",
         "beta1": 0.9,
