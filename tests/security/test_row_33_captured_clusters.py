@@ -65,10 +65,16 @@ def test_over_five_seeds_a_captured_cluster_holds(figure: Callable[..., None]) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("merge", ["mean", "trimmed-mean"])
-def test_over_five_seeds_kin_is_not_captured_by_updates_alone(merge: str) -> None:
-    """Who passes for another group by its signature still says, asked, whose model fits it."""
-    assert lost("kin", merge, "cluster-capture", list(SEEDS), TOUCHED) <= 3
+@pytest.mark.parametrize(
+    ("merge", "lies"), [("mean", False), ("mean", True), ("trimmed-mean", False)]
+)
+def test_over_five_seeds_kin_is_not_captured(
+    merge: str, lies: bool, figure: Callable[..., None]
+) -> None:
+    """The honest clients leave whom the model of the captured cluster does not fit any more."""
+    points = fallen("kin", merge, captured(TOUCHED, lies), SEEDS, group=TOUCHED)
+    figure("most points lost by a captured cluster of kin", round(points, 1), by="most")
+    assert points <= 3
 
 
 def seen(kind: str, seeds: list[int]) -> tuple[float, float]:

@@ -265,6 +265,7 @@ def test_a_noise_that_spends_more_than_epsilon_is_refused_with_one_that_does_not
     assert "at least" in caught.value.fix
 
 
+@pytest.mark.row(34)
 def test_a_sample_does_not_come_back_from_an_upload_under_noise(
     figure: Callable[..., None],
 ) -> None:
