@@ -21,7 +21,7 @@ TELLS: dict[Kind, str] = {  # what each kind may tell, in words
     "class counts": "labels, exactly",
     "forces": "the set of classes, exactly",
     "subspace": "what samples look like",
-    "numbers": "fit, or who is alike; not attacked",
+    "numbers": "not attacked; a few tell fit or who is alike, a table may tell more",
 }
 SIGNED: dict[type[Task], Kind] = {
     Histogram: "class counts",
