@@ -186,6 +186,14 @@ def test_where_nothing_is_better_fedavg_is_enough() -> None:
     assert found.advice.startswith("FedAvg is enough, nothing is clearly better.")
 
 
+def test_a_gain_that_is_not_clear_is_not_told_as_none() -> None:
+    found = grid_of({"fedavg": 0.9, "local": 0.6}, runs=1)
+    two = made("kin", 11, 0.9)
+    found.add([two._replace(accuracy=0.93, scores=(1.2, *two.scores[1:]))])  # one client gains
+    (seen,) = findings(found)
+    assert "Nothing is clearly better than FedAvg; the best, kin, has 3.0 points" in seen.advice
+
+
 def test_few_runs_are_tested_over_clients_and_said_to_be_few() -> None:
     (found,) = findings(grid_of({"fedavg": 0.9, "local": 0.6}, runs=2))
     assert found.over == "clients"

@@ -207,8 +207,11 @@ def sentences(found: Finding) -> Iterator[str]:
     level = [s for s in found.standings if s.level]
     if usual and usual.level:
         gain = 100 * usual.behind
-        more = f"; the best, {best.method}, has {gain:.1f} points more" * (gain >= SHOWN)
-        yield f"FedAvg is enough, nothing is clearly better{more}."
+        if gain < SHOWN:
+            yield "FedAvg is enough, nothing is clearly better."
+        else:  # which may be for want of runs
+            more = f"the best, {best.method}, has {gain:.1f} points more"
+            yield f"Nothing is clearly better than FedAvg; {more}."
     else:
         above = f", {100 * usual.behind:.1f} points above FedAvg" if usual else ""
         yield f"Take {best.method}: {100 * best.accuracy:.1f} %{above}."
