@@ -171,22 +171,6 @@ def test_any_chain_trains_as_autograd_in_float64(
     agrees(net, shape, solver, n, classes, tolerance=2e-4)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
-@given(
-    st.integers(1, 40) | st.sampled_from([784, 1023, 1024, 1025, 1036]),
-    st.integers(1, 16),
-    st.integers(2, 16),
-    st.integers(1, 13),
-)
-def test_dense_layers_of_any_width_train_as_autograd_in_float64(
-    features: int, hidden: int, classes: int, batch: int
-) -> None:
-    """Features that fill no vector, or more than the cache; outputs in groups of all sizes."""
-    layers = nn.Linear(features, hidden), nn.ReLU(), nn.Linear(hidden, classes)
-    solver = Solver(lr=0.05, optimiser=SGD(momentum=0.5), batch=batch, steps=3)
-    agrees(nn.Sequential(*layers), (features,), solver, 14, classes, tolerance=2e-4)
-
-
 def lenet(channels: int = 1, padding: int = 0) -> nn.Sequential:
     side = 5 + (padding > 0) * 2
     return nn.Sequential(

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from coterie.engines import chain
 from coterie.engines.chain import Layer
+from coterie.engines.compiled import order as orders
 from coterie.engines.compiled.convolution import Convolution, Frame, up
 from coterie.engines.compiled.dense import Dense
 from coterie.engines.compiled.host import NotCompilableError
@@ -40,7 +41,7 @@ class Stage:
     bias: int = 0
     places: tuple[slice, ...] = ()  # of its tensors in a row: weight, and bias if it has one
     tensors: tuple[int, ...] = ()  # their numbers, from the first stage on
-    turn: Turn | None = None  # how the weight comes into the kernels' order, if it is another
+    turn: Turn | None = None  # how the weight comes into the kernels' order
 
     @property
     def leaves(self) -> int:
@@ -134,7 +135,13 @@ def walk(
                 continue
             case chain.Dense(shape=(o, i)) if flat == i:
                 kernel = Dense(i, o, layer.bias is not None, first)
-                turn = channels_last(layer, 1 if frame is None else frame.channels, order)
+                if frame is None:
+                    turn = orders.dense(i, o)
+                    permute(layer.weight, order, (o, i), "oi->io")
+                else:
+                    sides = (frame.height, frame.width)
+                    turn = orders.dense_behind_image(frame.channels, prod(sides), o)
+                    permute(layer.weight, order, (o, frame.channels, *sides), "ochw->hwco")
                 frame, flat = None, o
             case chain.Convolution() if frame is not None:
                 window = 0
@@ -142,7 +149,8 @@ def walk(
                     case [chain.Pool(mean=False, size=window)]:
                         left.pop(0)
                 kernel = convolution(layer, frame, window, rim(left))
-                turn = channels_last(layer, frame.channels, order)
+                turn = orders.convolution(layer.shape[1], prod(layer.shape[2:]), layer.shape[0])
+                permute(layer.weight, order, layer.shape, "ochw->ohwc")
                 frame = kernel.out
             case chain.Pool(mean=True, size=k) if frame is not None and not first:
                 out = Frame(frame.height // k, frame.width // k, frame.channels, rim(left))
@@ -200,11 +208,6 @@ def convolution(
     )
 
 
-def channels_last(
-    layer: chain.Dense | chain.Convolution, channels: int, order: NDArray[np.int64]
-) -> Turn | None:
-    """Put a layer's numbers, (out, channels, places) in PyTorch, into the kernels' order."""
-    outputs, places = layer.shape[0], prod(layer.shape[1:]) // channels
-    mine = order[layer.weight].reshape(outputs, channels, places)
-    order[layer.weight] = mine.swapaxes(1, 2).reshape(-1)
-    return Turn(outputs, channels, places) if channels > 1 else None
+def permute(where: slice, order: NDArray[np.int64], shape: tuple[int, ...], to: str) -> None:
+    """Put a layer's numbers, of this shape in PyTorch, into the kernels' order."""
+    order[where] = np.einsum(to, order[where].reshape(shape)).reshape(-1)
