@@ -171,6 +171,22 @@ def test_any_chain_trains_as_autograd_in_float64(
     agrees(net, shape, solver, n, classes, tolerance=2e-4)
 
 
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    st.integers(1, 40) | st.sampled_from([784, 1023, 1024, 1025, 1036]),
+    st.integers(1, 16),
+    st.integers(2, 16),
+    st.integers(1, 13),
+)
+def test_dense_layers_of_any_width_train_as_autograd_in_float64(
+    features: int, hidden: int, classes: int, batch: int
+) -> None:
+    """Features that fill no vector, or more than the cache; outputs in groups of all sizes."""
+    layers = nn.Linear(features, hidden), nn.ReLU(), nn.Linear(hidden, classes)
+    solver = Solver(lr=0.05, optimiser=SGD(momentum=0.5), batch=batch, steps=3)
+    agrees(nn.Sequential(*layers), (features,), solver, 14, classes, tolerance=2e-4)
+
+
 def lenet(channels: int = 1, padding: int = 0) -> nn.Sequential:
     side = 5 + (padding > 0) * 2
     return nn.Sequential(
@@ -245,23 +261,35 @@ def test_an_optimiser_of_ones_own_steps_on_compiled_gradients(train: str) -> Non
 
 
 @pytest.mark.parametrize(("channels", "padding"), [(1, 0), (3, 2)])
-@pytest.mark.parametrize("steps", [50, 500])
+@pytest.mark.parametrize(("steps", "smooth"), [(50, False), (500, True), (500, False)])
 def test_long_training_stays_as_near_to_float64_as_serial(
-    channels: int, padding: int, steps: int
+    channels: int, padding: int, steps: int, smooth: bool
 ) -> None:
+    """To the last steps where nothing has a kink. With ReLU and maxima, until a unit is nearer to
+    zero than float32 can tell: from there on either goes another way, and must still arrive near.
+    """
     shape = (channels, 28, 28) if padding else (channels, 24, 24)
-    layout = Layout(seeded(lenet(channels, padding)))
+    net = lenet(channels, padding)
+    net = without_kinks(net) if smooth else net
+    layout = Layout(seeded(net))
     solver = Solver(lr=0.01, optimiser=SGD(momentum=0.5), batch=10, steps=steps)
     client, start = person(47, shape), layout.initial
     mine, guard = network(layout, shape)
     got, _ = mine.train(Descent(solver, client, start, stream(1)), layout)
     serial, _ = Descent(solver, client, start, stream(1)).run_single(layout)
-    exact = Layout(seeded(lenet(channels, padding)).double())
+    exact = Layout(seeded(net).double())
     truth, _ = Descent(solver, doubled(client), start.double(), stream(1)).run_single(exact)
     way = (truth - start).norm()
-    mine_off, serial_off = ((row - truth).norm() / way for row in (got, serial))
-    assert float(mine_off) < max(1e-5, 5 * float(serial_off))
+    mine_off, serial_off = (float((row - truth).norm() / way) for row in (got, serial))
+    parted = 0.05 if steps == 500 and not smooth else 1e-5
+    assert mine_off < max(parted, 5 * serial_off)
     guard.check()
+
+
+def without_kinks(net: nn.Sequential) -> nn.Sequential:
+    """The same layers, means instead of maxima, and nothing in place of ReLU."""
+    kept = [layer for layer in net if not isinstance(layer, nn.ReLU)]
+    return nn.Sequential(*(nn.AvgPool2d(2) if isinstance(x, nn.MaxPool2d) else x for x in kept))
 
 
 # -- odd numbers ----------------------------------------------------------------------------------
