@@ -22,6 +22,7 @@ from coterie.data.named import NAMED, Named, canonical, require
 from coterie.data.readers import arrays, cifar, csv, folder, hf, idx, leaf, npz, svhn
 from coterie.data.readers.form import as_classes, as_owners, in_one_form
 from coterie.data.readers.formats import Format, format_of
+from coterie.data.readers.once import unless_kept
 from coterie.data.readers.raw import Array, Raw, unfit
 
 Reader = Callable[..., Raw]
@@ -149,7 +150,7 @@ def _file(path: Path, options: Mapping[str, Any]) -> Raw:
             fix="unpack archives first, and give the folder that holds the files",
         )
     reader = READERS[kind]
-    return reader(path, **_checked(reader, options))
+    return unless_kept(path, options, lambda: reader(path, **_checked(reader, options)))
 
 
 def _checked(reader: Callable[..., object], options: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from coterie.core import storage
 from coterie.core.errors import DivergedError
 from coterie.core.events import Listener, silence
 from coterie.data import named
+from coterie.data.readers.once import read_once
 from coterie.runs import cell as runs
 from coterie.runs.files import text_of
 from coterie.runs.records import RunFolder
@@ -237,7 +238,7 @@ def run(asked: Asked, on_event: Listener | None = None) -> Results:
     """Run whatever is not done yet; all results there are."""
     found = Results(asked.atlas, asked.cut)
     runner = Runner(asked, found, on_event or silence)
-    with RunFolder(runner.work):  # no second process runs this part
+    with RunFolder(runner.work), read_once():  # no second process runs this part
         found.rows = asked.known().rows
         if asked.file.exists():
             runner.own = read(text_of(asked.file))  # whatever they are of, they stay

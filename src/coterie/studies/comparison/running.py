@@ -20,6 +20,7 @@ from coterie.core.events import Listener, silence
 from coterie.core.types import Method
 from coterie.core.units import count
 from coterie.data.population import Population
+from coterie.data.readers.once import read_once
 from coterie.methods import METHODS
 from coterie.runs.comparison import Cell, Comparison, cell_name
 from coterie.runs.comparison_text import csv
@@ -165,13 +166,14 @@ def asked_from_python(
 def in_turn(run: RunCell, cells: Sequence[Cell], listen: Listener) -> dict[str, str]:
     """One cell after another, in this process; why each that failed did."""
     failed: dict[str, str] = {}
-    for cell in cells:
-        tell = listener_of(cell, listen)
-        try:
-            run(cell, tell)
-        except Exception as error:
-            failed[cell.folder.name] = error_text(error)
-            tell({"event": "failed", "text": failed[cell.folder.name]})
+    with read_once():
+        for cell in cells:
+            tell = listener_of(cell, listen)
+            try:
+                run(cell, tell)
+            except Exception as error:
+                failed[cell.folder.name] = error_text(error)
+                tell({"event": "failed", "text": failed[cell.folder.name]})
     return failed
 
 
