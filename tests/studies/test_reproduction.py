@@ -97,6 +97,16 @@ def test_a_table_is_run_gone_on_with_and_widened(tmp_path: Path) -> None:
     assert "Other than in the paper: " in page
 
 
+def test_a_table_cut_in_many_ways_has_a_folder_of_its_own_whose_name_a_disk_takes() -> None:
+    def folder(rounds: int) -> Path:
+        many = {f"train.{name}": 1 for name in "abcdefghijklmnopqrstuvwxyz"}
+        given = [("train.rounds", rounds), *((f"{k}_of_many", v) for k, v in many.items())]
+        return running.ask("feddsmic-2", "out", given=given).folder
+
+    assert len(folder(2).name) < 200
+    assert folder(2) == folder(2) != folder(3)
+
+
 def test_what_other_machines_measured_is_kept_and_not_run_again(tmp_path: Path) -> None:
     here, kept = tmp_path / "here", tmp_path / "results"
     running.run(asked(here, "FedAvg"))

@@ -32,6 +32,9 @@ from coterie.studies.reproduction.table import Setting, Table
 from coterie.studies.started import flat, started_with
 
 SILENT = ("engine", "output")  # tables of a file that change no number
+LONGEST = (
+    150  # characters of a folder's name that tell how a table was cut; longer, they are hashed
+)
 WIDER = ("seeds", "methods")  # keys of a comparison in which a later call may have more
 
 
@@ -50,6 +53,8 @@ class Asked:
     def folder(self) -> Path:
         """Where its runs are: those of a table that was cut short are apart."""
         cut = "".join(f"_{key.split('.')[-1]}={value}" for key, value in self.changed)
+        if len(cut) > LONGEST:
+            cut = f"_{hashlib.sha256(repr(self.changed).encode()).hexdigest()[:16]}"
         return self.out / f"{self.table.experiment}{cut}"
 
     @property
