@@ -24,10 +24,11 @@ SMALL: dict[str, Any] = {
     "engine.name": "serial",
     "partition.clients": 6,
 }
+EPOCH = {"train.local_epochs": 1}
 KIN = {"kin.warmup_epochs": 1, "kin.warmup_steps": 1, "kin.tune_epochs": 1}
-EPOCH = {"train.local_epochs": 1, **KIN}
+BRIEF = EPOCH | KIN
 SETS = {
-    **EPOCH,
+    **BRIEF,
     "partition.sets": 3,
     "partition.labels": 2,
     "partition.samples": 8,
@@ -37,17 +38,12 @@ SETS = {
 }
 TWO = {f"{name}.clusters": 2 for name in ("flhc", "fedsem", "ifca")}
 FEW: dict[str, dict[str, Any]] = {
-    "autocfl-1": {**EPOCH, "partition.clients": 8, "autocfl.latest": 1, "flhc.rounds_before": 0},
+    "autocfl-1": {**BRIEF, "partition.clients": 8, "autocfl.latest": 1, "flhc.rounds_before": 0},
     "cflgt-1": {**SETS, **TWO, "fedsem.fix_after": 1, "ifca.fix_after": 1},
     "cflgt-2": {**SETS, "partition.clients": 30, "partition.samples": 5, "model.name": "mclr"},
-    "dapfl-1": EPOCH,
-    "fedclust-1": {**EPOCH, "lg-fedavg.private": "conv1,conv2"},
-    "fedclust-fig4": {
-        "train.local_epochs": 1,
-        "partition.clients": 100,
-        "model.name": "mclr",
-        "evaluate.tuned": 0,
-    },
+    "dapfl-1": BRIEF,
+    "fedclust-1": {**BRIEF, "lg-fedavg.private": "conv1,conv2"},
+    "fedclust-fig4": {**EPOCH, "partition.clients": 100, "model.name": "mclr", "evaluate.tuned": 0},
     "feddsmic-2": {**KIN, "partition.min_samples": 5, "train.local_steps": 2, "model.name": "mclr"},
 }
 

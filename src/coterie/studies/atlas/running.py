@@ -1,7 +1,8 @@
 """Running the atlas: cell by cell, each an ordinary run, and on again after any stop.
 
-OUT/results.csv         a row for each run that is done; with --part, results-1of2.csv
-OUT/work/               the run that is under way, and nothing else
+In the folder of an atlas:
+results.csv             a row for each run that is done; with --part, results-1of2.csv
+work                    a folder with the run that is under way, and nothing else
 """
 
 from __future__ import annotations
@@ -238,7 +239,8 @@ def run(asked: Asked, on_event: Listener | None = None) -> Results:
     """Run whatever is not done yet; all results there are."""
     found = Results(asked.atlas, asked.cut)
     runner = Runner(asked, found, on_event or silence)
-    with RunFolder(runner.work), read_once():  # no second process runs this part
+    # No second process runs this part.
+    with RunFolder(runner.work), read_once():
         found.rows = asked.known().rows
         if asked.file.exists():
             runner.own = read(text_of(asked.file))  # whatever they are of, they stay

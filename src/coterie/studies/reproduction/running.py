@@ -32,9 +32,7 @@ from coterie.studies.reproduction.table import Setting, Table
 from coterie.studies.started import flat, started_with
 
 SILENT = ("engine", "output")  # tables of a file that change no number
-LONGEST = (
-    150  # characters of a folder's name that tell how a table was cut; longer, they are hashed
-)
+LONGEST = 150  # characters in which a folder's name tells how a table was cut; else a hash does
 WIDER = ("seeds", "methods")  # keys of a comparison in which a later call may have more
 
 

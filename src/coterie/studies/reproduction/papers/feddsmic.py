@@ -18,7 +18,6 @@ METHODS = {
     "FedDSMIC": "feddsmic",
 }
 SMALL = "clients with fewer than 20 samples are left out"
-FASHION = {"data.source": "fashion-mnist"}
 ANOTHER = f"Fashion-MNIST, which the paper does not have; {SMALL}"
 BESIDE = ("feddsmic:seeding=random", "fedsem", "kin", "oracle")
 NOT_HERE = {
@@ -27,6 +26,21 @@ NOT_HERE = {
     "CIFAR10": "MobileNet-v2 with 80 clients is beyond the time of these runs",
     "CIFAR100": "only the first 20 classes were at hand",
 }
+
+
+def settings(dataset: str, source: str, differs: str) -> tuple[Setting, ...]:
+    """The three alphas on a data set."""
+    return tuple(
+        Setting(
+            dataset,
+            f"alpha={alpha}",
+            source,
+            {"data.source": source, "partition.alpha": alpha},
+            differs,
+        )
+        for alpha in (0.05, 0.5, 1.0)
+    )
+
 
 TABLES = (
     Table(
@@ -41,20 +55,8 @@ TABLES = (
         "Accuracy and accuracy of the five worst clients",
         "feddsmic-2",
         (
-            *(
-                Setting("MNIST", f"alpha={a}", "mnist", {"partition.alpha": a}, SMALL)
-                for a in (0.05, 0.5, 1.0)
-            ),
-            *(
-                Setting(
-                    "FMNIST",
-                    f"alpha={a}",
-                    "fashion-mnist",
-                    FASHION | {"partition.alpha": a},
-                    ANOTHER,
-                )
-                for a in (0.05, 0.5, 1.0)
-            ),
+            *settings("MNIST", "mnist", SMALL),
+            *settings("FMNIST", "fashion-mnist", ANOTHER),
         ),
         METHODS,
         BESIDE,
