@@ -66,8 +66,8 @@ def test_the_claims_of_a_paper_can_be_checked_on_its_own_numbers(table: Table) -
 
 
 def asked(out: Path, *methods: str, seeds: int = 1) -> running.Asked:
-    found = running.ask("feddsmic-2", out, (), methods or ("FedAvg", "fedds"), seeds, TINY)
-    return replace(found, settings=found.settings[2:3])
+    some = methods or ("FedAvg", "fedds")
+    return running.ask("feddsmic-2", out, ("mnist",), some, seeds, TINY, ("alpha=1",))
 
 
 def test_a_table_is_run_gone_on_with_and_widened(tmp_path: Path) -> None:
@@ -95,6 +95,18 @@ def test_a_table_is_run_gone_on_with_and_widened(tmp_path: Path) -> None:
     assert "What the paper claims of it" in page
     assert f"cd {Path.cwd()}\ncoterie reproduce feddsmic-2 --dataset mnist --seeds 2" in page
     assert "Other than in the paper: " in page
+
+
+def test_a_part_of_a_name_chooses_settings_and_one_of_none_is_refused() -> None:
+    def names(*parts: str) -> list[str]:
+        found = running.ask("dapfl-1", "nowhere", named=parts)
+        return [setting.name for setting in found.settings]
+
+    assert names("20 Clients") == ["20 clients;alpha=1", "20 clients;alpha=0.5"]
+    assert names("20 clients;alpha=0.5", "100 clients;alpha=1") == names()[1:3]
+    with pytest.raises(ConfigError, match="no setting 'alpha=7'") as refused:
+        names("alpha=0.5", "alpha=7")
+    assert "100 clients;alpha=0.5" in str(refused.value)
 
 
 def test_a_table_cut_in_many_ways_has_a_folder_of_its_own_whose_name_a_disk_takes() -> None:

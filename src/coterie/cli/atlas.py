@@ -104,18 +104,13 @@ def conclude(asked: Asked, format: str, advice: Path | None, save: Path | None) 
     say.page(write_page(known, asked.out / "report.html", again), asked.out)
 
 
-def short(text: str) -> set[str]:
-    """The words of a list with commas."""
-    return {word.strip() for word in text.split(",") if word.strip()}
-
-
 def contestants(found: Atlas, methods: str) -> list[str]:
     """The methods that are asked for, named with or without the settings that they have here."""
     from coterie.config.grid import split
     from coterie.studies.atlas.grid import chosen
 
     labels = {split(label)[0]: label for label in found.methods}
-    names = [split(name)[0] for name in short(methods)]
+    names = [split(name)[0] for name in dict.fromkeys(options.words(methods))]
     return [labels[name] for name in chosen("method", names, [*labels])]
 
 
@@ -131,11 +126,11 @@ def selected(found: Atlas, grid: str, role: str, kinds: str, data: str, sizes: s
     from coterie.studies.atlas.grid import chosen
 
     (which,) = chosen("grid", [grid], GRIDS)
-    roles = chosen("role", [*short(role)], [*found.roles])
-    some = chosen("kind of difference", [*short(kinds)], [*found.kinds])
-    sets = chosen("data set", [*short(data)], [*found.data])
+    roles = chosen("role", options.words(role), [*found.roles])
+    some = chosen("kind of difference", options.words(kinds), [*found.kinds])
+    sets = chosen("data set", options.words(data), [*found.data])
     there = dict.fromkeys(str(p.size) for p in found.everywhere)
-    many = chosen("size", [*short(sizes)], [*there])
+    many = chosen("size", options.words(sizes), [*there])
     return [
         p
         for p in found.places(which)

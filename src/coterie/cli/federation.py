@@ -65,7 +65,7 @@ def named(clients: str) -> list[str]:
     """
     if clients.isdecimal():
         return [str(i) for i in range(int(clients))]
-    names = [part.strip() for part in clients.split(",") if part.strip()]
+    names = options.words(clients)
     wrong = [n for n in names if not NAME.fullmatch(n)]
     if wrong or not names:
         raise ConfigError(

@@ -115,6 +115,15 @@ def experiment(
     return config
 
 
+def words(text: str) -> list[str]:
+    """The words of a list with commas.
+
+    >>> words("mnist, cifar10,")
+    ['mnist', 'cifar10']
+    """
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
 def expect_format(format: str) -> None:
     """Refuse a format that no table is written in."""
     from coterie.runs.text_table import FORMATS

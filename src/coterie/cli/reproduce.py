@@ -32,6 +32,9 @@ Tune = Annotated[
     list[str] | None,
     typer.Option(help="Only choose what a paper leaves open: 'dapfl.lam=0.01,0.1,1'."),
 ]
+Which = Annotated[
+    str, typer.Option("--setting", help="Only these settings: parts of names, as alpha=0.5.")
+]
 Out = Annotated[Path, typer.Option(help="The folder of all reproductions.")]
 
 
@@ -41,6 +44,7 @@ def reproduce(
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings above its file.")
     ] = None,
     dataset: Annotated[str, typer.Option(help="Only these data, as fashion-mnist,cifar10.")] = "",
+    setting: Which = "",
     methods: Annotated[str, typer.Option(help="Only these, by the paper's name or ours.")] = "",
     seeds: Annotated[int, typer.Option(min=1, help="How many, counted from 0.")] = 1,
     rounds: Annotated[int | None, typer.Option(min=1, help="Fewer rounds than the paper.")] = None,
@@ -70,8 +74,8 @@ def reproduce(
     from coterie.studies.reproduction.text import shown
 
     given = options.assigned(settings, {"train.rounds": rounds})
-    which = [name.strip() for name in dataset.split(",") if name.strip()]
-    asked = running.ask(table, out, which, labels_in(methods), seeds, given)
+    data, named = options.words(dataset), options.words(setting)
+    asked = running.ask(table, out, data, labels_in(methods), seeds, given, named)
     if copy is not None:
         copy.write_text((DATA / f"{asked.table.experiment}.toml").read_text(encoding="utf-8"))
         say.label("next", command("compare", copy))

@@ -223,7 +223,7 @@ CONFIGURATION: dict[str, Code] = {
     ),
     "C070": Code(
         "a table of a paper that cannot be done again like this",
-        "There is no such table, or it has no such method, or its data cannot be had.",
+        "There is no such table, or it has no such setting or method, or its data cannot be had.",
         "`coterie reproduce` lists the tables and the data that each can be run on.",
     ),
     "C080": Code(

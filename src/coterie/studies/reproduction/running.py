@@ -76,8 +76,12 @@ def ask(
     methods: Sequence[str] = (),
     seeds: int = 1,
     given: Iterable[tuple[str, Any]] = (),
+    named: Sequence[str] = (),
 ) -> Asked:
-    """What a caller wants of a table; whatever cannot be run is refused."""
+    """What a caller wants of a table; whatever cannot be run is refused.
+
+    `named` are parts of the names of its settings, of which one is enough.
+    """
     table = find(name)
     if not table.experiment:
         raise ConfigError(
@@ -89,6 +93,13 @@ def ask(
         raise ConfigError(f"{name}: {why}", code="C070", fix=f"one of {', '.join(sorted(known))}")
     labels = tuple(label_of(table, m) for m in methods) or table.labels
     settings = tuple(s for s in table.settings if not datasets or s.source in datasets)
+    names = ", ".join(dict.fromkeys(s.name for s in settings))
+    for part in named:
+        if not any(part.casefold() in s.name.casefold() for s in settings):
+            raise ConfigError(f"{name} has no setting {part!r}", code="C070", fix=f"one of {names}")
+    if named:
+        parts = [part.casefold() for part in named]
+        settings = tuple(s for s in settings if any(part in s.name.casefold() for part in parts))
     return Asked(table, Path(out), settings, labels, seeds, tuple(given))
 
 
