@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 from functools import cached_property
-from typing import overload
 
 import torch
 
@@ -28,14 +27,8 @@ class Poisoned(Population):
         self._made_hostile: dict[int, Client] = {}
         self._now: Poisoned | None = None
 
-    @overload
-    def __getitem__(self, i: int) -> Client: ...
-    @overload
-    def __getitem__(self, i: slice) -> list[Client]: ...
-    def __getitem__(self, i: int | slice) -> Client | list[Client]:
-        if isinstance(i, slice):
-            return [self[j] for j in range(len(self))[i]]
-        i = range(len(self))[i]
+    def client(self, i: int) -> Client:
+        """The client of a place: of a hostile one, what the attack makes of it."""
         if i not in self.who:
             return self.honest[i]
         if i not in self._made_hostile:

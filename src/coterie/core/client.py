@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import overload
 
 import torch
 from torch import Tensor
@@ -36,3 +38,20 @@ class Client:
             f"Client({self.name!r}: train {len(self):,}{held} · test {len(self.y_test):,} "
             f"of {shape})"
         )
+
+
+class Clients(Sequence[Client]):
+    """Clients in a row, of whom each is made when somebody asks for it."""
+
+    @abstractmethod
+    def client(self, i: int) -> Client:
+        """The client of a place, counted from 0."""
+
+    @overload
+    def __getitem__(self, i: int) -> Client: ...
+    @overload
+    def __getitem__(self, i: slice) -> list[Client]: ...
+    def __getitem__(self, i: int | slice) -> Client | list[Client]:
+        if isinstance(i, slice):
+            return [self[j] for j in range(len(self))[i]]
+        return self.client(range(len(self))[i])  # -1 and one too many, as in a list

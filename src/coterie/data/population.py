@@ -7,12 +7,12 @@ import html
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, overload
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from coterie.core.client import NONE, Client
+from coterie.core.client import NONE, Client, Clients
 from coterie.core.units import count
 from coterie.data.course import Course
 from coterie.data.dataset import Data, Scaling, scale
@@ -25,7 +25,7 @@ from coterie.data.seen import seen_by
 HELD = 2**30  # bytes of copies of samples that a population keeps
 
 
-class Population(Sequence[Client]):
+class Population(Clients):
     """n clients. A client's tensors are made when it is first asked for, and kept.
 
     Clients that are tested on the same samples share one test tensor. Nothing is copied where a
@@ -84,14 +84,8 @@ class Population(Sequence[Client]):
     def __len__(self) -> int:
         return len(self.partition)
 
-    @overload
-    def __getitem__(self, i: int) -> Client: ...
-    @overload
-    def __getitem__(self, i: slice) -> list[Client]: ...
-    def __getitem__(self, i: int | slice) -> Client | list[Client]:
-        if isinstance(i, slice):
-            return [self[j] for j in range(len(self))[i]]
-        i = range(len(self))[i]  # so that -1 and a client too many mean what they do in a list
+    def client(self, i: int) -> Client:
+        """The client of a place, counted from 0."""
         client = self._clients.get(i)
         if client is None:
             x, y = seen_by(self.partition, "train", i, self.data.x, self.data.y)

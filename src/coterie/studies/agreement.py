@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -158,17 +158,12 @@ class RemotePopulation(Population):
     def __len__(self) -> int:
         return len(self.agreed.names)
 
-    @overload
-    def __getitem__(self, i: int) -> Client: ...
-    @overload
-    def __getitem__(self, i: slice) -> list[Client]: ...
-    def __getitem__(self, i: int | slice) -> Client | list[Client]:
+    def client(self, i: int) -> Client:
         """Refused: nobody has them here."""
-        who = self.names[i] if isinstance(i, int) else ", ".join(self.names[i][:10])
         raise ConfigError(
             "the clients of a federation keep their data on their own machines",
             code="C056",
-            where=f"client {who}",
+            where=f"client {self.names[i]}",
             why="the server has their models and scores, and nothing else of them",
             fix="use what needs no data (models, clusters, history, place, export), or ask on the "
             "client's machine",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any, overload
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -57,11 +57,8 @@ class OpenedPopulation(Population):
     def __len__(self) -> int:
         return len(self._known.names)
 
-    @overload
-    def __getitem__(self, i: int) -> Client: ...
-    @overload
-    def __getitem__(self, i: slice) -> list[Client]: ...
-    def __getitem__(self, i: int | slice) -> Client | list[Client]:
+    def client(self, i: int) -> Client:
+        """The client of a place, from the data."""
         return self.real[i]
 
     def __repr__(self) -> str:

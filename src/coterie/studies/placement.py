@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from coterie.core.bounds import dataclass as checked
-from coterie.core.client import Client
+from coterie.core.client import Client, Clients
 from coterie.core.errors import DataError
 from coterie.core.layout import Layout
 from coterie.core.model_kind import ModelKind
@@ -205,7 +205,7 @@ def joined(result: Result, new: Sequence[Client]) -> Front:
     return fed
 
 
-class Together(Sequence[Client]):
+class Together(Clients):
     """Clients and newcomers behind them; nobody's data are made before they are asked for."""
 
     def __init__(self, old: Sequence[Client], new: Sequence[Client]) -> None:
@@ -214,14 +214,8 @@ class Together(Sequence[Client]):
     def __len__(self) -> int:
         return len(self.old) + len(self.new)
 
-    @overload
-    def __getitem__(self, i: int) -> Client: ...
-    @overload
-    def __getitem__(self, i: slice) -> list[Client]: ...
-    def __getitem__(self, i: int | slice) -> Client | list[Client]:
-        if isinstance(i, slice):
-            return [self[j] for j in range(len(self))[i]]
-        i = range(len(self))[i]
+    def client(self, i: int) -> Client:
+        """The client of a place, counted from 0."""
         return self.old[i] if i < len(self.old) else self.new[i - len(self.old)]
 
 

@@ -19,21 +19,18 @@ from coterie.core.types import (
     Evaluation,
     Known,
     Layout,
-    Receives,
-    Recipe,
     Reply,
     Sent,
-    Task,
 )
 from coterie.tasks import scoring
-from coterie.tasks.score import Score, Showing, accuracy_and_loss
-from coterie.tasks.steps import SteppedTask, Stepwise
+from coterie.tasks.score import Around, Score, Showing, accuracy_and_loss
+from coterie.tasks.steps import Stepwise
 
 MOST = 2.0**40  # samples of one class that a client may be tested on
 
 
 @dataclass(frozen=True)
-class Measured(SteppedTask, Evaluation):
+class Measured(Around):
     """Another test, and further metrics of what its models say.
 
     The reply is that of `score`, and beside it `numbers` (stages, m), NaN where a metric cannot be
@@ -42,41 +39,6 @@ class Measured(SteppedTask, Evaluation):
 
     score: Showing = Score()
     metrics: tuple[str, ...] = ()
-
-    @property
-    def trains(self) -> Recipe | None:
-        """The recipe of the adaptation."""
-        return self.score.trains
-
-    @property
-    def receives(self) -> Receives:  # type: ignore[override]
-        """The models that the test needs."""
-        return self.score.receives
-
-    @property
-    def download(self) -> str:
-        """What the test needs."""
-        return self.score.download
-
-    @property
-    def stages(self) -> tuple[str, ...]:
-        """The names of the rows of the reply."""
-        return self.score.stages
-
-    @property
-    def private(self) -> str:
-        """The columns that each client has of its own."""
-        return self.score.private
-
-    @property
-    def train(self) -> str:
-        """The columns that adaptation trains."""
-        return self.score.train
-
-    @property
-    def held(self) -> Task:
-        """The question for the model of the last stage."""
-        return self.score.held
 
     @property
     def code(self) -> tuple[str, ...]:

@@ -58,9 +58,8 @@ class Showing(SteppedTask, Evaluation):
         return Validated(self)
 
 
-@dataclass(frozen=True)
-class Validated(Showing):
-    """Another test, and its last stage once more on the samples that the client holds back."""
+class Around(SteppedTask, Evaluation):
+    """A test that makes more of another one, and needs what that one needs."""
 
     score: Showing
 
@@ -81,8 +80,8 @@ class Validated(Showing):
 
     @property
     def stages(self) -> tuple[str, ...]:
-        """Those of the test, and that of validation."""
-        return (*self.score.stages, VALIDATION)
+        """The names of the rows of the reply."""
+        return self.score.stages
 
     @property
     def private(self) -> str:
@@ -98,6 +97,18 @@ class Validated(Showing):
     def held(self) -> Task:
         """The question for the model of the last stage."""
         return self.score.held
+
+
+@dataclass(frozen=True)
+class Validated(Around, Showing):
+    """Another test, and its last stage once more on the samples that the client holds back."""
+
+    score: Showing
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """Those of the test, and that of validation."""
+        return (*self.score.stages, VALIDATION)
 
     def said(
         self, client: Client, models: Tensor, sent: Sent, layout: Layout, rng: torch.Generator
