@@ -32,15 +32,15 @@ def bytes_of(folder: Path) -> dict[str, bytes]:
     return {str(f.relative_to(folder)): f.read_bytes() for f in found}
 
 
-def test_a_method_is_tried_with_every_combination_and_with_what_its_paper_says() -> None:
+def test_a_method_is_tried_with_every_combination_and_with_its_default() -> None:
     asked = axes(["lr=0.01,0.1", "kin.gain=0.1,0.2 train.momentum=0.9"])
     labels = [c.label for c in candidates("fedavg", asked)]
     assert labels == [f"fedavg:train.lr={lr}:train.momentum=0.9" for lr in (0.01, 0.1)]
     assert len(candidates("kin", asked)) == 4
     (extra,) = candidates("ifca", axes(["clusters=3"]))[1:]
     assert extra.label == "ifca:clusters=4"
-    assert extra.text == "clusters = 4 (paper)"
-    assert [c.text for c in candidates("ifca", axes(["lr=0.1"]))] == ["lr = 0.1 (paper)"]
+    assert extra.text == "clusters = 4 (default)"
+    assert [c.text for c in candidates("ifca", axes(["lr=0.1"]))] == ["lr = 0.1 (default)"]
     assert [c.text for c in candidates("kin", axes(["lr=0.5"]))] == ["lr = 0.5"], "it has no paper"
 
 

@@ -35,7 +35,7 @@ class Candidate:
 
     method: str  # its label in the comparison
     settings: Mapping[str, Any]  # by key, with its table
-    paper: frozenset[str] = frozenset()  # the keys whose value is what the method's paper says
+    usual: frozenset[str] = frozenset()  # the keys whose value is the method's default
 
     @property
     def label(self) -> str:
@@ -49,10 +49,10 @@ class Candidate:
         """The settings in words.
 
         >>> Candidate("fedavg", {"train.lr": 0.1}, frozenset({"train.lr"})).text
-        'lr = 0.1 (paper)'
+        'lr = 0.1 (default)'
         """
         return ", ".join(
-            f"{key.split('.', 1)[1]} = {written(v)}" + " (paper)" * (key in self.paper)
+            f"{key.split('.', 1)[1]} = {written(v)}" + " (default)" * (key in self.usual)
             for key, v in self.settings.items()
         )
 
@@ -92,19 +92,19 @@ def several(setting: str) -> bool:
 def candidates(method: str, asked: Axes) -> list[Candidate]:
     """All that is tried of one method: every combination of the values of its own keys.
 
-    What its paper says is one of the values of each key, where it says something.
+    Its default is one of the values of each key: what its paper says, or ours where that is silent.
     """
     name, given = split(method)
     fixed, mine = {key for key, _ in given}, {}
-    says = paper(name)
+    usual = defaults(name)
     for key, values in asked.items():
         home = place(key, name)
         if home is None or home in fixed:
             continue
-        extra = (says[home],) if home in says and says[home] not in values else ()
+        extra = (usual[home],) if home in usual and usual[home] not in values else ()
         mine[home] = (*values, *extra)
     return [
-        Candidate(method, settings, frozenset(k for k, v in settings.items() if says.get(k) == v))
+        Candidate(method, settings, frozenset(k for k, v in settings.items() if usual.get(k) == v))
         for combination in product(*mine.values())
         for settings in [dict(zip(mine, combination, strict=True))]
     ]
@@ -124,20 +124,20 @@ def place(key: str, method: str) -> str | None:
     )
 
 
-def paper(method: str) -> dict[str, Any]:
-    """What a method's paper says, by key with its table; nothing of one that has no paper."""
+def defaults(method: str) -> dict[str, Any]:
+    """The defaults of a method of a paper, by key with its table; others have none to keep to."""
     if method not in METHODS or METHODS[method].paper.startswith(("ours", "the baseline")):
         return {}
     own = tables.hyperparameters(method)
-    said = {
+    found = {
         f"{table_name(method)}.{key}": f.default
         for key, f in own.items()
         if f.default is not None and f.default is not Required
     }
     plain, recipe = tables.paper(OWN_RECIPE), tables.paper(method)
     if any(recipe.get(key) != value for key, value in plain.items() if key in recipe):
-        said |= {f"train.{key}": value for key, value in recipe.items()}
-    return said
+        found |= {f"train.{key}": value for key, value in recipe.items()}
+    return found
 
 
 def expect_used(asked: Axes, methods: Sequence[str]) -> None:
