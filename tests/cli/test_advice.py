@@ -144,7 +144,7 @@ def test_the_next_line_of_a_command_works(name: str, capsys: pytest.CaptureFixtu
         after += ["--rounds", "1"]
     if after[0] == "run" and "--out" not in after:
         after += ["--out", "after", *QUICK[:1]]
-    said(after, 0, capsys)
+    assert call(after) == 0, capsys.readouterr().err
 
 
 ERRORS = {

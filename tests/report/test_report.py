@@ -383,9 +383,8 @@ def test_every_task_of_a_method_has_words() -> None:
         kinds += kind.__subclasses__()
     rooms = ("coterie.tasks.", "coterie.methods.")
     names = {k.__name__ for k in kinds if k.__module__.startswith(rooms)}
-    assert names - {"SteppedTask", "Showing", "Around", "Training", "Held"} <= set(TASKS), (
-        "abstract"
-    )
+    abstract = {"SteppedTask", "Showing", "Around", "Training", "Held"}
+    assert names - abstract <= set(TASKS)
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -40,22 +40,30 @@ def write_python(folder: Path, protocol: int = 2) -> None:
         (folder / name).write_bytes(pickle.dumps(batch, protocol=protocol))
 
 
-def expect(data):
-    assert torch.equal(data.x, torch.from_numpy(X[:10].reshape(10, 3, 32, 32)))
-    assert torch.equal(data.x_test, torch.from_numpy(X[10:].reshape(2, 3, 32, 32)))
-    assert data.y.tolist() == [0, 1, 1, 2, 2, 3, 3, 4, 4, 5]
-    assert data.classes[:2] == ("airplane", "automobile")
+def as_read(data):
+    """All that a test wrote, as it was read: images in rows of bytes, by their shape."""
+    shapes = data.x.shape[1:], data.x_test.shape[1:]
+    images = data.x.flatten(1).tolist(), data.x_test.flatten(1).tolist()
+    return shapes, images, data.y.tolist(), data.classes[:2]
+
+
+WRITTEN = (
+    ((3, 32, 32), (3, 32, 32)),
+    (X[:10].tolist(), X[10:].tolist()),
+    [0, 1, 1, 2, 2, 3, 3, 4, 4, 5],
+    ("airplane", "automobile"),
+)
 
 
 def test_binary_batches_are_read_in_order(tmp_path):
     write_binary(tmp_path)
-    expect(load(tmp_path))
+    assert as_read(load(tmp_path)) == WRITTEN
 
 
 @pytest.mark.parametrize("protocol", range(6))
 def test_python_batches_of_any_protocol_are_read(tmp_path, protocol):
     write_python(tmp_path, protocol)
-    expect(load(tmp_path))
+    assert as_read(load(tmp_path)) == WRITTEN
 
 
 def test_a_batch_written_by_python_2_is_read(tmp_path):
@@ -88,7 +96,7 @@ def test_arrays_in_fortran_order_keep_their_rows(tmp_path):
     write_python(tmp_path)
     batch = {"data": np.asfortranarray(X[:2]), "labels": [0, 1]}
     (tmp_path / "data_batch_1").write_bytes(pickle.dumps(batch, protocol=4))
-    expect(load(tmp_path))
+    assert as_read(load(tmp_path)) == WRITTEN
 
 
 @pytest.mark.parametrize("kind", ["binary", "python"])
@@ -109,7 +117,7 @@ def test_cifar100_has_fine_and_coarse_labels(tmp_path, kind, coarse, labels):
 
 def test_cifar10_has_no_coarse_labels(tmp_path):
     write_binary(tmp_path)
-    fails("D004", tmp_path, coarse=True)
+    assert "no coarse labels" in str(fails("D004", tmp_path, coarse=True))
 
 
 @pytest.mark.row(23, counts="damaged data")
@@ -130,7 +138,7 @@ def test_a_missing_batch_is_named(tmp_path):
 def test_a_label_beyond_the_classes_is_refused(tmp_path):
     write_binary(tmp_path)
     (tmp_path / "data_batch_1.bin").write_bytes(bytes([10]) + bytes(PIXELS))
-    fails("D012", tmp_path)
+    assert "row 0: the label 10 is none of the 10" in str(fails("D012", tmp_path))
 
 
 # --- hostile pickles ---------------------------------------------------------------------------
@@ -176,14 +184,14 @@ def test_a_dotted_name_does_not_reach_through_a_piece(tmp_path):
     write_python(tmp_path)
     content = b"\x80\x04\x8c\x05numpy\x8c\x15ndarray.__class__.mro\x93."
     (tmp_path / "data_batch_1").write_bytes(content)
-    fails("D005", tmp_path)
+    assert "numpy.ndarray.__class__.mro" in str(fails("D005", tmp_path))
 
 
 @pytest.mark.row(27, counts="hostile files and names")
 def test_an_extension_code_is_refused(tmp_path):
     write_python(tmp_path)
     (tmp_path / "data_batch_1").write_bytes(b"\x80\x02\x82\x01.")
-    fails("D007", tmp_path)
+    assert "extension code 1" in str(fails("D007", tmp_path))
 
 
 @pytest.mark.row(27, counts="hostile files and names")

@@ -93,14 +93,18 @@ def ask(
         raise ConfigError(f"{name}: {why}", code="C070", fix=f"one of {', '.join(sorted(known))}")
     labels = tuple(label_of(table, m) for m in methods) or table.labels
     settings = tuple(s for s in table.settings if not datasets or s.source in datasets)
-    names = ", ".join(dict.fromkeys(s.name for s in settings))
-    for part in named:
-        if not any(part.casefold() in s.name.casefold() for s in settings):
-            raise ConfigError(f"{name} has no setting {part!r}", code="C070", fix=f"one of {names}")
-    if named:
-        parts = [part.casefold() for part in named]
-        settings = tuple(s for s in settings if any(part in s.name.casefold() for part in parts))
+    found = [s for part in named for s in settings_named(table, settings, part)]
+    settings = tuple(s for s in settings if not named or s in found)
     return Asked(table, Path(out), settings, labels, seeds, tuple(given))
+
+
+def settings_named(table: Table, settings: Sequence[Setting], part: str) -> list[Setting]:
+    """Those of some settings of a table that have this in their name."""
+    found = [s for s in settings if part.casefold() in s.name.casefold()]
+    if not found:
+        fix = f"one of {', '.join(dict.fromkeys(s.name for s in settings))}"
+        raise ConfigError(f"{table.name} has no setting {part!r}", code="C070", fix=fix)
+    return found
 
 
 def label_of(table: Table, name: str) -> str:
