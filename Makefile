@@ -11,7 +11,7 @@ demo: .venv/core  ## create the environment and see a federation train
 install: .venv/dev  ## the development environment
 
 test: install  ## every test
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 2 --dist worksteal --durations 12 --durations-min 5
 	$(BIN)/python -m tests.golden
 
 # Three at once on two cores: for some of the time they wait for processes to start or to be missed.

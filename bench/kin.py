@@ -24,7 +24,7 @@ from coterie.core.loop import evaluate, run
 from coterie.data.dataset import Data
 from coterie.data.population import Population
 from coterie.runs.metrics import clusters_correct
-from coterie.studies.training import build_layout
+from coterie.studies.run.training import build_layout
 
 HARMLESS = 1.5  # points below the better of the two that are no harm
 SOLVER = ct.Solver(lr=0.05, epochs=2, batch=32)

@@ -16,8 +16,8 @@ from bench.workloads import CLASSES, SEED, Array, Study, Workload
 from coterie import engines
 from coterie.core.events import Event
 from coterie.runs import checkpoint
-from coterie.studies.plan import Plan
-from coterie.studies.training import simulation, train
+from coterie.studies.run.plan import Plan
+from coterie.studies.run.training import simulation, train
 
 
 def solver_of(workload: Workload) -> ct.Solver:

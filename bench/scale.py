@@ -31,8 +31,8 @@ from coterie.engines.front import Front
 from coterie.methods import find
 from coterie.models import factory
 from coterie.runs.records import RunFolder
-from coterie.studies.plan import Plan
-from coterie.studies.train_loop import Gathered, recording, train_loop
+from coterie.studies.run.plan import Plan
+from coterie.studies.run.train_loop import Gathered, recording, train_loop
 from coterie.tasks.signature import Histogram, Trajectory
 from coterie.tasks.solver import Solver
 

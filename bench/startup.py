@@ -19,8 +19,8 @@ from pathlib import Path
 TRAINING = """
 import os, sys
 from coterie.cli import options
-from coterie.studies import experiment, training
-from coterie.studies.plan import Plan
+from coterie.studies.run import experiment, training
+from coterie.studies.run.plan import Plan
 import torch
 
 config = options.experiment(sys.argv[1:], {"train.rounds": 1})
@@ -37,11 +37,11 @@ ENGINE = """
 import gc, time
 from coterie.__main__ import PATIENCE
 gc.set_threshold(*PATIENCE)  # as commands have it
-import coterie.studies.experiment, coterie.engines.choice, coterie.engines.front
+import coterie.studies.run.experiment, coterie.engines.choice, coterie.engines.front
 import torch
 from coterie.data.population import Population
 from coterie.engines import build
-from coterie.studies.training import build_layout
+from coterie.studies.run.training import build_layout
 
 x, y = torch.rand(8, 1, 28, 28), torch.arange(8)
 clients, layout = Population.of([(x, y)], 10), build_layout("lenet5", (1, 28, 28), 10)

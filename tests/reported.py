@@ -12,7 +12,7 @@ import coterie
 from coterie.core.client import Client
 from coterie.data.population import Population
 from coterie.report.run_data import Insight, RunData, Series
-from coterie.studies.result import Result
+from coterie.studies.run.result import Result
 from coterie.tasks.solver import Solver
 from tests import tiny
 

@@ -13,7 +13,7 @@ from coterie.core.layout import Layout
 from coterie.data.load import load
 from coterie.data.population import Population
 from coterie.methods.fedavg import FedAvg
-from coterie.studies.training import fit
+from coterie.studies.run.training import fit
 from coterie.tasks.solver import Solver
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "fedavg_by_hand.py"

@@ -15,7 +15,7 @@ from coterie.data.population import partition
 from coterie.methods.autocfl import AutoCFL
 from coterie.methods.cflgt import CFLGT
 from coterie.methods.kin import Kin
-from coterie.studies.training import fit
+from coterie.studies.run.training import fit
 from coterie.tasks.solver import Solver
 
 pytestmark = [pytest.mark.slow, pytest.mark.shared]

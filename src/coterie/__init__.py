@@ -121,14 +121,14 @@ if TYPE_CHECKING:  # every public name, once: for type checkers, and below for w
     from coterie.runs.comparison import Comparison as Comparison
     from coterie.runs.newcomers import Joined as Joined
     from coterie.studies.comparison.running import compare as compare
-    from coterie.studies.experiment import resume as resume
-    from coterie.studies.inspection import Inspection as Inspection
-    from coterie.studies.inspection import inspect as inspect
-    from coterie.studies.newcomers import join as join
-    from coterie.studies.opening import open_run as open_run
-    from coterie.studies.placement import Placement as Placement
-    from coterie.studies.result import Result as Result
-    from coterie.studies.training import fit as fit
+    from coterie.studies.finished.newcomers import join as join
+    from coterie.studies.finished.opening import open_run as open_run
+    from coterie.studies.finished.placement import Placement as Placement
+    from coterie.studies.insight.inspection import Inspection as Inspection
+    from coterie.studies.insight.inspection import inspect as inspect
+    from coterie.studies.run.experiment import resume as resume
+    from coterie.studies.run.result import Result as Result
+    from coterie.studies.run.training import fit as fit
     from coterie.tasks.optimiser import SGD as SGD
     from coterie.tasks.optimiser import Adam as Adam
     from coterie.tasks.optimiser import AdamW as AdamW

@@ -26,8 +26,8 @@ from coterie.core.units import percent
 from coterie.engines.front import Front
 from coterie.methods import METHODS
 from coterie.report import verdict
-from coterie.studies import federation as federations
-from coterie.studies.started import refuse_changes
+from coterie.studies.remote import federation as federations
+from coterie.studies.run.started import refuse_changes
 from coterie.tasks import Gains
 from coterie.words.server import ServerOptimiser
 from tests.test_contract import ROUNDS, last, method

@@ -104,7 +104,7 @@ def test_newcomers_join_and_the_command_may_be_given_again(
 
 def test_the_demo_tells_p(capsys: pytest.CaptureFixture[str]) -> None:
     from coterie.cli.train import compared
-    from coterie.studies.result import PerClient
+    from coterie.studies.run.result import PerClient
 
     class Told:
         def __init__(self, level: float) -> None:

@@ -16,8 +16,8 @@ from coterie import config as configs
 from coterie.cli.main import call
 from coterie.data.dataset import Scaler
 from coterie.data.load import load
-from coterie.studies import experiment
-from coterie.studies.training import fit
+from coterie.studies.run import experiment
+from coterie.studies.run.training import fit
 from tests import tiny
 
 SMALL = [

@@ -181,7 +181,9 @@ def test_so_many_of_a_thing_are_counted_by_one_word() -> None:
     """f"{n} rounds" says "1 rounds" one day: `units.count` does not."""
     src = Path(coterie.__file__).parent
     found = []
-    for file in {*src.rglob("*.py")} - {src / "studies" / "costs.py"}:  # a page, of eight rounds
+    for file in {*src.rglob("*.py")} - {
+        src / "studies" / "insight" / "costs.py"
+    }:  # a page, of eight rounds
         text = file.read_text()
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.JoinedStr):

@@ -157,7 +157,7 @@ def test_natural_owners_are_all_of_them_unless_a_number_is_given() -> None:
 
 
 def test_the_solver_is_what_train_says() -> None:
-    from coterie.studies import experiment
+    from coterie.studies.run import experiment
 
     config = loads("[train]\nlr = 0.25\nlocal_epochs = 3\nbatch_size = 9\nmomentum = 0.5")
     train, solver = config.train, experiment.method(config).solver  # type: ignore[attr-defined]

@@ -8,8 +8,8 @@ import pytest
 
 from coterie.config import loads, resolved
 from coterie.core.errors import CheckpointError
-from coterie.studies import experiment
-from coterie.studies.started import LATER, refuse_changes, started_with
+from coterie.studies.run import experiment
+from coterie.studies.run.started import LATER, refuse_changes, started_with
 from coterie.tasks.optimiser import AdamW
 from coterie.tasks.schedule import Schedule
 from coterie.words.server import ServerOptimiser

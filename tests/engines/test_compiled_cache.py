@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -18,9 +17,11 @@ from coterie.core.errors import ConfigError
 from coterie.core.layout import Layout
 from coterie.data.population import Population
 from coterie.engines import build
+from coterie.engines.choice import inner_engine
 from coterie.engines.compiled import host
 from coterie.engines.compiled.host import NotCompilableError, check_machine
 from coterie.engines.compiled.planning import planned
+from coterie.tasks.solver import Solver
 
 try:
     check_machine()
@@ -67,7 +68,9 @@ def test_the_name_tells_apart_all_that_code_depends_on(monkeypatch: pytest.Monke
     names.add(objects.name(made()))
     monkeypatch.setattr(objects, "source", lambda: "other kernels")
     names.add(objects.name(made()))
-    assert len(names) == 5
+    monkeypatch.setattr(objects, "version", lambda _: "another version")
+    names.add(objects.name(made()))
+    assert len(names) == 6
 
 
 @pytest.mark.parametrize("spoil", ["one bit", "cut", "empty", "others may write", "a folder"])
@@ -156,22 +159,15 @@ def test_code_has_a_hash_before_it(tmp_path: Path) -> None:
     assert len(content) == HASH + len(code)
 
 
-@pytest.mark.parametrize("lack", ["llvmlite", "avx2", "arm"])
+@pytest.mark.parametrize("lack", ["llvmlite", "AVX2", "arm"])
 def test_a_machine_that_cannot_says_what_it_lacks(
     lack: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real: Any = host.binding()
-
-    class Old:
-        @staticmethod
-        def get_host_cpu_features() -> dict[str, bool]:
-            return {**real.get_host_cpu_features(), "avx2": False}
-
     match lack:
         case "llvmlite":
             monkeypatch.setattr(host, "find_spec", lambda _: None)
-        case "avx2":
-            monkeypatch.setattr(host, "binding", lambda: Old)
+        case "AVX2":
+            monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "DEFAULT")
         case "arm":
             monkeypatch.setattr(host.platform, "machine", lambda: "arm64")
     host.check_machine.cache_clear()
@@ -184,3 +180,17 @@ def test_a_machine_that_cannot_says_what_it_lacks(
     finally:
         monkeypatch.undo()
         host.check_machine.cache_clear()
+
+
+def test_llvmlite_that_cannot_be_loaded_is_told_unless_the_code_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    there, new = Layout(nn.Sequential(nn.Linear(4, 3))), Layout(nn.Sequential(nn.Linear(4, 2)))
+    machine(planned(there, (4,)))
+    monkeypatch.setitem(sys.modules, "llvmlite.binding", None)
+    assert inner_engine(there, Solver(), (4,)) == ("compiled", "")
+    assert not machine(planned(there, (4,)))[1]
+    name, why = inner_engine(new, Solver(), (4,))
+    assert name == "stacked"
+    assert "not compiled: llvmlite cannot be loaded" in why

@@ -27,7 +27,7 @@ from coterie.engines.workers.shared_memory import in_place
 from coterie.methods import find
 from coterie.methods.fedavg import FedAvg
 from coterie.models.factory import build
-from coterie.studies import training
+from coterie.studies.run import training
 from coterie.tasks.solver import Solver
 from coterie.tasks.train import Train
 from tests.engines.test_engine import Count, Stumble, everybody

@@ -13,7 +13,7 @@ import coterie as ct
 from coterie import config as configs
 from coterie.report import write_run
 from coterie.runs import checkpoint
-from coterie.studies import experiment
+from coterie.studies.run import experiment
 from tests.tiny import clients, network
 
 SOLVER = ct.Solver(lr=0.1, batch=8)

@@ -18,7 +18,7 @@ from coterie.core.loop import evaluate, run
 from coterie.engines.flower.backend import Deadlines, Retrying
 from coterie.engines.flower.exchange import Exchange
 from coterie.runs import checkpoint
-from coterie.studies import federation
+from coterie.studies.remote import federation
 from tests.engines.flower.fake import Rig
 from tests.faults.commands import written
 from tests.faults.test_crash_federation import Federation

@@ -20,8 +20,8 @@ from flwr.app import Error, Message
 from coterie import config as configs
 from coterie.core.events import silence
 from coterie.core.points import POINTS
-from coterie.studies import federation
-from coterie.studies.remote_clients import PartitionClient
+from coterie.studies.remote import federation
+from coterie.studies.remote.clients import PartitionClient
 from tests.engines.flower.fake import FakeClock, FakeGrid
 from tests.faults.commands import SMALL, saved_rounds, strays, written
 from tests.faults.disk import HOWS, Disk, How, PowerCut
@@ -92,7 +92,7 @@ def unnamed(models: dict[str, bytes]) -> dict[str, bytes]:
 @pytest.fixture(autouse=True)
 def pageless(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages are crashed elsewhere, and take their time."""
-    monkeypatch.setattr("coterie.studies.training.write_page", lambda *_: None)
+    monkeypatch.setattr("coterie.studies.run.training.write_page", lambda *_: None)
 
 
 def crash(name: str, how: How, home: Path, every: int = 1) -> int:

@@ -18,7 +18,7 @@ import coterie as ct
 from coterie.cli.main import call
 from coterie.runs import checkpoint
 from coterie.runs.records import RunFolder
-from coterie.studies import training
+from coterie.studies.run import training
 from tests.faults.commands import configured, train, written
 from tests.faults.points import forked
 

@@ -18,7 +18,7 @@ import pytest
 
 from coterie.core.errors import CheckpointError
 from coterie.runs import checkpoint
-from coterie.studies.experiment import resume
+from coterie.studies.run.experiment import resume
 
 RUN = """
 method = "{method}"

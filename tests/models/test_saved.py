@@ -21,7 +21,7 @@ from coterie.models.loading import load_model
 from coterie.models.saved import KEY, read_model, save_model
 from coterie.models.spec import ModelSpec
 from coterie.models.zoo import MODELS
-from coterie.studies.training import build_layout
+from coterie.studies.run.training import build_layout
 
 SCALING = {"how": "standard", "peak": 16.0, "mean": [[[0.3]]], "std": [[[0.4]]]}
 SHAPE, CLASSES = (1, 8, 8), ("cat", "dog", "owl")

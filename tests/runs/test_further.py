@@ -20,8 +20,8 @@ from coterie.core.types import State
 from coterie.report.run_data import read
 from coterie.runs import by_class, further
 from coterie.runs.history import History, Row
-from coterie.studies import experiment
-from coterie.studies.result import Result
+from coterie.studies.run import experiment
+from coterie.studies.run.result import Result
 
 ASKED = ("balanced_accuracy", "macro_f1", "auc", "calibration_error", "per_class_accuracy")
 SOLVER = ct.Solver(lr=0.05, batch=16)

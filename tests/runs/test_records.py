@@ -17,7 +17,7 @@ from coterie.methods import find
 from coterie.methods.fedavg import FedAvg, FedAvgFT
 from coterie.methods.fedclust import FedClust
 from coterie.runs.history import from_csv
-from coterie.studies.training import fit
+from coterie.studies.run.training import fit
 from coterie.tasks.solver import Solver
 from tests.tiny import clients, network
 

@@ -6,8 +6,8 @@ from functools import cache
 
 from coterie.core.layout import Layout
 from coterie.data.population import Population, partition
-from coterie.studies.auditing import Auditor
-from coterie.studies.training import build_layout
+from coterie.studies.audits.auditing import Auditor
+from coterie.studies.run.training import build_layout
 
 
 @cache

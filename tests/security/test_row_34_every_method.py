@@ -17,8 +17,8 @@ from coterie.core.loop import run
 from coterie.core.rng import stream
 from coterie.data.population import partition
 from coterie.methods import METHODS
-from coterie.studies.auditing import ONE, Auditor
-from coterie.studies.training import build_layout
+from coterie.studies.audits.auditing import ONE, Auditor
+from coterie.studies.run.training import build_layout
 from coterie.tasks import Solver
 from tests.test_contract import method
 

@@ -22,7 +22,7 @@ from coterie.methods.cflgt import CFLGT
 from coterie.methods.dapfl import DAPFL
 from coterie.methods.fedclust import FedClust
 from coterie.methods.partial import FedRep
-from coterie.studies import audits
+from coterie.studies.audits import running as audits
 from coterie.tasks import Basis, Histogram, Solver, Train, TrainHalves, Trajectory
 from tests.security.audited import auditor, people, small
 

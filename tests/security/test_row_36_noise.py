@@ -29,7 +29,7 @@ from coterie.core.releases import Release
 from coterie.core.rng import stream
 from coterie.core.types import Known, State
 from coterie.engines.accounts import epsilons
-from coterie.studies import experiment, private
+from coterie.studies.run import experiment, private
 from coterie.tasks import Histogram, Losses, Privacy, Solver, Train, TrainHalves, Trajectory
 from coterie.tasks.accounting import ORDERS, epsilon, least_noise, spent
 from coterie.tasks.private import drawn, sample_gradients

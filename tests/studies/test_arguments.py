@@ -12,8 +12,8 @@ import torch
 
 import coterie as ct
 from coterie.core.errors import CoterieError
-from coterie.studies.arguments import PlanOptions
-from coterie.studies.plan import Plan
+from coterie.studies.run.arguments import PlanOptions
+from coterie.studies.run.plan import Plan
 
 X, Y = torch.randn(20, 4, generator=torch.Generator().manual_seed(0)), torch.arange(20) % 2
 CLIENTS = ct.Population.of([(X, Y), (X, Y)])

@@ -17,7 +17,7 @@ from coterie.core.loop import evaluate, run
 from coterie.engines.front import Front
 from coterie.methods import METHODS
 from coterie.runs.history import History, Row
-from coterie.studies import changes, experiment
+from coterie.studies.run import changes, experiment
 from tests.test_contract import method
 from tests.tiny import clients, compiled, federation, stacked
 

@@ -19,8 +19,8 @@ from coterie.core.loop import evaluate
 from coterie.core.types import Evaluation, Federation, State
 from coterie.runs import checkpoint
 from coterie.runs.history import Row
-from coterie.studies.federation import refuse_best_round, setup
-from coterie.studies.remote_clients import OwnData
+from coterie.studies.remote.clients import OwnData
+from coterie.studies.remote.federation import refuse_best_round, setup
 from coterie.tasks.score import Score, Validated
 
 FEW = {"engine": "serial", "seed": 1}

@@ -68,7 +68,7 @@ def test_seeds_differ_in_all_of_them(whole: Comparison) -> None:
 
 
 def test_a_cell_is_the_run_that_its_experiment_makes(whole: Comparison, tmp_path: Path) -> None:
-    from coterie.studies import experiment
+    from coterie.studies.run import experiment
 
     experiment.execute(asked().config("fedprox", 1), tmp_path / "alone")
     for name in ("metrics.csv", "clusters.csv", "run.toml"):

@@ -10,7 +10,15 @@ import torch
 
 from coterie.core.types import Asked
 from coterie.methods import METHODS, find
-from coterie.studies.costs import ROUNDS, amount, costs_of, markdown, per_round, quick, table_row
+from coterie.studies.insight.costs import (
+    ROUNDS,
+    amount,
+    costs_of,
+    markdown,
+    per_round,
+    quick,
+    table_row,
+)
 
 PAGE = Path(__file__).parents[2] / "docs" / "costs.md"
 RATIOS = {

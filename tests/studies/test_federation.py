@@ -25,10 +25,11 @@ from coterie.report.charts import CHARTS
 from coterie.report.page import section
 from coterie.runs import newcomers
 from coterie.runs.reading import RunReader
-from coterie.studies import experiment, federation
-from coterie.studies.agreement import FILE
-from coterie.studies.remote_clients import PartitionClient
-from coterie.studies.result import Result
+from coterie.studies.remote import federation
+from coterie.studies.remote.agreement import FILE
+from coterie.studies.remote.clients import PartitionClient
+from coterie.studies.run import experiment
+from coterie.studies.run.result import Result
 from tests.engines.flower.fake import FakeClock, FakeGrid
 
 EXPERIMENT = """

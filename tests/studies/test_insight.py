@@ -15,7 +15,7 @@ from coterie.methods.fedavg import FedAvg
 from coterie.methods.fedclust import FedClust
 from coterie.methods.partial import FedRep
 from coterie.report.page import look, run_page
-from coterie.studies.result import cross_test
+from coterie.studies.run.result import cross_test
 from coterie.tasks.score import Score
 from tests import reported, tiny
 from tests.reported import SOLVER

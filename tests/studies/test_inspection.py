@@ -19,7 +19,7 @@ from coterie.data.population import Population, partition
 from coterie.engines.front import Front
 from coterie.methods.cflgt import CFLGT
 from coterie.methods.fedclust import FedClust
-from coterie.studies.inspection import Inspection, inspect
+from coterie.studies.insight.inspection import Inspection, inspect
 from coterie.tasks.solver import Solver
 from coterie.words import grouping
 from coterie.words.distance import l2

@@ -15,11 +15,11 @@ from coterie.core.errors import DataError
 from coterie.data.population import Population, partition
 from coterie.methods.fedclust import FedClust
 from coterie.runs.newcomers import Joined, read
-from coterie.studies import experiment
-from coterie.studies.newcomers import few, hold_out, join
-from coterie.studies.opening import open_run
-from coterie.studies.result import Result
-from coterie.studies.training import fit
+from coterie.studies.finished.newcomers import few, hold_out, join
+from coterie.studies.finished.opening import open_run
+from coterie.studies.run import experiment
+from coterie.studies.run.result import Result
+from coterie.studies.run.training import fit
 from coterie.tasks.solver import Solver
 
 HOW: list[tuple[str, Any]] = [

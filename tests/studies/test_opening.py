@@ -16,7 +16,7 @@ import coterie as ct
 from coterie.core.errors import CheckpointError, ConfigError, DataError
 from coterie.methods import METHODS, written
 from coterie.runs.model import RunModel
-from coterie.studies.opened import OpenedPopulation
+from coterie.studies.finished.opened import OpenedPopulation
 from tests.cli.test_cli import call
 from tests.studies.test_federation import Server
 from tests.test_contract import ALL, method

@@ -18,9 +18,9 @@ from coterie.data.dataset import Data, Scaler, scale
 from coterie.data.population import Population, partition
 from coterie.data.population_given import numbered, quarters
 from coterie.methods.fedclust import FedClust
-from coterie.studies.placement import adaptation, arrivals, joined, place, welcomed
-from coterie.studies.result import Result
-from coterie.studies.training import fit
+from coterie.studies.finished.placement import adaptation, arrivals, joined, place, welcomed
+from coterie.studies.run.result import Result
+from coterie.studies.run.training import fit
 from coterie.tasks.score import Score
 from coterie.tasks.solver import Solver
 from tests import tiny

@@ -102,7 +102,7 @@ def test_a_part_of_a_name_chooses_settings_and_one_of_none_is_refused() -> None:
         found = running.ask("dapfl-1", "nowhere", named=parts)
         return [setting.name for setting in found.settings]
 
-    assert names("20 Clients") == ["20 clients;alpha=1", "20 clients;alpha=0.5"]
+    assert names("100 Clients") == ["100 clients;alpha=1", "100 clients;alpha=0.5"]
     assert names("20 clients;alpha=0.5", "100 clients;alpha=1") == names()[1:3]
     with pytest.raises(ConfigError, match="no setting 'alpha=7'") as refused:
         names("alpha=0.5", "alpha=7")

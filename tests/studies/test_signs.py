@@ -7,7 +7,7 @@ import torch
 
 from coterie import inspect
 from coterie.data.population import Population, partition
-from coterie.studies.signs import SIGNS, apart
+from coterie.studies.insight.signs import SIGNS, apart
 
 
 def test_what_halves_differ_by_is_not_a_difference_of_clients() -> None:

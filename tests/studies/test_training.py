@@ -14,9 +14,10 @@ import coterie as ct
 from coterie import report
 from coterie.cli.main import call
 from coterie.config import loads
-from coterie.studies import federation, training
-from coterie.studies.experiment import execute
-from coterie.studies.plan import Plan
+from coterie.studies.remote import federation
+from coterie.studies.run import training
+from coterie.studies.run.experiment import execute
+from coterie.studies.run.plan import Plan
 
 SMALL = ["partition.clients=3", "model.name=mclr", "train.rounds=1"]
 

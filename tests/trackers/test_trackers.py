@@ -138,7 +138,7 @@ def test_a_run_that_is_stopped_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
         if event["event"] == "round":
             raise KeyboardInterrupt
 
-    from coterie.studies.experiment import execute
+    from coterie.studies.run.experiment import execute
 
     config = load(None, [("model.name", "mclr"), ("output.trackers", ["wandb"])])
     with pytest.raises(KeyboardInterrupt):

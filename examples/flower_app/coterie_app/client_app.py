@@ -6,7 +6,7 @@ from pathlib import Path
 from flwr.app import Context
 
 from coterie.engines.flower.client import Host, client_app
-from coterie.studies.remote_clients import OwnData, PartitionClient
+from coterie.studies.remote.clients import OwnData, PartitionClient
 
 EXPERIMENT = Path(__file__).with_name("experiment.toml")
 

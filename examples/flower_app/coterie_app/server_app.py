@@ -6,7 +6,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from coterie.config import load
-from coterie.studies.federation import run_federation
+from coterie.studies.remote.federation import run_federation
 
 EXPERIMENT = Path(__file__).with_name("experiment.toml")
 app = ServerApp()

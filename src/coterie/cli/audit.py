@@ -52,13 +52,13 @@ def audit(
                 fix="audit its experiment file to try others",
             )
     from coterie.report.again import typed
-    from coterie.studies import audits
+    from coterie.studies.audits import running as audits
 
     if source.is_dir():
         found = audits.audit_run(source, rounds=rounds, clients=clients, allow_code=allow_code)
         folder = out or source
     else:
-        from coterie.studies.experiment import fresh
+        from coterie.studies.run.experiment import fresh
 
         several = methods.split(",") if methods else [None]
         configs = [

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from coterie.data.dataset import Data
     from coterie.data.population import Population
     from coterie.studies.atlas.advice import Lesson
-    from coterie.studies.inspection import Inspection
+    from coterie.studies.insight.inspection import Inspection
 
 NAMED = 12  # clients of a cluster that are told by name
 BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -66,7 +66,7 @@ def data(
     else:
         say.result(picture_of_data(found))
     if partition or plot:
-        from coterie.studies import experiment
+        from coterie.studies.run import experiment
 
         people = experiment.population(config)
         counts = people.label_counts().tolist()
@@ -233,8 +233,8 @@ def inspected(
     import torch
 
     from coterie.methods.fedclust import FedClust
-    from coterie.studies import experiment
-    from coterie.studies.inspection import inspect as look
+    from coterie.studies.insight.inspection import inspect as look
+    from coterie.studies.run import experiment
     from coterie.tasks.solver import Solver
 
     torch.set_num_threads(config.engine.threads)
@@ -261,7 +261,7 @@ def experiment_of(source: str, given: list[tuple[str, Any]], allow_code: bool) -
     from coterie.config import load
 
     if (Path(source) / "run.toml").exists():
-        from coterie.studies.experiment import config_of
+        from coterie.studies.run.experiment import config_of
 
         return config_of(Path(source), given, allow_code=allow_code)
     if source.endswith(".toml"):

@@ -177,7 +177,8 @@ def asked(
 ) -> tuple[Config, Path]:
     """The experiment that is served, new or resumed, and the folder of its run."""
     from coterie.config import load
-    from coterie.studies import experiment, federation
+    from coterie.studies.remote import federation
+    from coterie.studies.run import experiment
 
     file, given = options.sort(settings, {"engine.name": "flower"})
     if resume:

@@ -88,7 +88,7 @@ def check(
 def plan(config: Config) -> dict[str, Any]:
     """What an experiment would do, in numbers: clients, samples, parameters, bytes."""
     from coterie.data.divide.kind_words import told
-    from coterie.studies import experiment
+    from coterie.studies.run import experiment
 
     clients = experiment.population(config)
     config = experiment.with_network(config, clients.shape)

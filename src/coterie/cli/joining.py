@@ -14,7 +14,7 @@ from coterie.core.errors import AccessError, ConfigError
 from coterie.core.events import Event
 
 if TYPE_CHECKING:
-    from coterie.studies.remote_clients import OwnData, PartitionClient
+    from coterie.studies.remote.clients import OwnData, PartitionClient
 
 HOME = Path("~/.local/share/coterie/clients")
 
@@ -157,7 +157,7 @@ def host_of(
     name: str | None, data: str, client: int | None, partition_from: Path | None, trust: list[str]
 ) -> OwnData | PartitionClient:
     """Whose data this client brings: all of its own, or those of one client of a partition."""
-    from coterie.studies.remote_clients import OwnData, PartitionClient
+    from coterie.studies.remote.clients import OwnData, PartitionClient
 
     if (client is None) != (partition_from is None):
         raise ConfigError(

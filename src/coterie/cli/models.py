@@ -16,7 +16,7 @@ from coterie.core.errors import ConfigError
 from coterie.core.shell import command
 
 if TYPE_CHECKING:
-    from coterie.studies.result import Result
+    from coterie.studies.run.result import Result
 
 Kind = StrEnum("Kind", ["safetensors", "pt2", "onnx"])
 
@@ -39,7 +39,7 @@ def export(
     Each holds its network, the names of the classes and the scaling. Where all clients share one
     model, none need be named.
     """
-    from coterie.studies.opening import open_run
+    from coterie.studies.finished.opening import open_run
 
     if sum((client is not None, cluster is not None, everybody)) > 1:
         raise ConfigError(
@@ -116,7 +116,7 @@ def predict(
     if source.is_dir() or not source.exists():
         options.a_run(source)  # before anything heavy is imported
     from coterie.core import storage
-    from coterie.studies import predicting
+    from coterie.studies.finished import predicting
 
     if source.is_dir():
         labelled = not unlabelled
@@ -135,7 +135,7 @@ def predict(
         from coterie.data.load import load
         from coterie.data.unlabelled import load_unlabelled
         from coterie.models.loading import load_model
-        from coterie.studies.taking import scaled_by
+        from coterie.studies.finished.taking import scaled_by
 
         model, how = load_model(source, allow_code=allow_code), options.of_reader(settings)
         found = load_unlabelled(data, how) if unlabelled else load(data, **how)

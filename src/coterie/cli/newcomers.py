@@ -16,8 +16,8 @@ from coterie.core.units import count
 if TYPE_CHECKING:
     from coterie.data.dataset import Data
     from coterie.runs.newcomers import Joined
-    from coterie.studies.placement import Placement
-    from coterie.studies.result import Result
+    from coterie.studies.finished.placement import Placement
+    from coterie.studies.run.result import Result
 
 
 def newcomers(
@@ -52,7 +52,7 @@ def newcomers(
         config = options.experiment(settings, flags, allow_code=allow_code)
     from coterie.runs import newcomers as joining
     from coterie.runs.files import text_of
-    from coterie.studies import experiment, started
+    from coterie.studies.run import experiment, started
 
     with watching(config.method, quiet=quiet, json=json) as listen:
         if out and (out / "run.toml").exists():
@@ -136,8 +136,8 @@ def place(
 
     Each owner in the data is a newcomer. Nobody else moves, and the run's folder is only read.
     """
-    from coterie.studies.placement import arrivals
-    from coterie.studies.taking import scaler_for, spec_of
+    from coterie.studies.finished.placement import arrivals
+    from coterie.studies.finished.taking import scaler_for, spec_of
 
     result, found = opened(folder, data, settings, allow_code=allow_code)
 
@@ -180,7 +180,7 @@ def opened(
 
     from coterie.data.load import load
     from coterie.data.unlabelled import load_unlabelled
-    from coterie.studies.opening import open_run, read_like
+    from coterie.studies.finished.opening import open_run, read_like
 
     result = open_run(folder, allow_code=allow_code)
     reader, threads = read_like(folder, allow_code=allow_code)

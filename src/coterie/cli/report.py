@@ -95,7 +95,7 @@ def page(folder: Path, out: Path | None = None, *, allow_code: bool = False) -> 
 
 def insight(folder: Path, *, allow_code: bool = False) -> Insight | None:
     """What the clients' data tell of a run: they are read again, as its settings say."""
-    from coterie.studies.opening import open_run
+    from coterie.studies.finished.opening import open_run
 
     return open_run(folder, allow_code=allow_code).insight
 

@@ -17,7 +17,7 @@ from coterie.core.shell import command
 if TYPE_CHECKING:
     from coterie.config import Config
     from coterie.engines.flower.serving import ServerAddress
-    from coterie.studies.result import Result
+    from coterie.studies.run.result import Result
 
 
 def own_code(config: Config) -> bool:
@@ -32,7 +32,7 @@ def again(folder: Path, allow_code: bool, *more: object) -> str:
 
 def execute(config: Config, out: Path | None, listen: Listener, *, page: bool = True) -> Result:
     """Train a new experiment, into the folder given or a new one that the experiment names."""
-    from coterie.studies import experiment
+    from coterie.studies.run import experiment
 
     folder = out or experiment.fresh(config)
     with under_way(folder, again(folder, own_code(config)), new=True):
@@ -49,7 +49,7 @@ def proceed(
     page: bool = True,
 ) -> Result:
     """Train on where a run stopped."""
-    from coterie.studies import experiment
+    from coterie.studies.run import experiment
 
     with under_way(folder, again(folder, allow_code)):
         return experiment.resume(
@@ -67,7 +67,7 @@ def serve(
 ) -> Result:
     """Train an experiment with clients that join a server at this address."""
     from coterie.engines.flower.serving import serving
-    from coterie.studies.federation import run_federation
+    from coterie.studies.remote.federation import run_federation
 
     with (
         under_way(folder, served(folder, address), new=not resume),

@@ -18,7 +18,7 @@ from coterie.core.units import count
 from coterie.runs.files import toml_of
 
 if TYPE_CHECKING:
-    from coterie.studies.result import Result
+    from coterie.studies.run.result import Result
 
 DEMO = {
     "data.source": "digits",
@@ -71,7 +71,7 @@ def run(
             say.label("note", text)
         if "method" not in config.origins and not quiet:
             say.label("method", unnamed(config.method, config.data.source))
-    from coterie.studies.experiment import fresh
+    from coterie.studies.run.experiment import fresh
 
     folder = out or fresh(config)
     with (
@@ -259,7 +259,7 @@ def demo(
             storage.remove_folder(out / name)
         with watching(name, quiet=quiet, json=json) as listen:
             runs[name] = running.execute(config, out / name, listen, page=False)
-    from coterie.studies.training import write_page
+    from coterie.studies.run.training import write_page
 
     # The page of both runs is that of the second, which finds the first beside it.
     second = runs[names[-1]]

@@ -16,10 +16,10 @@ from flwr.app import Array, RecordDict
 from coterie import config as configs
 from coterie.core.events import Event, silence
 from coterie.engines.flower.exchange import RemoteClient
-from coterie.studies import federation
-from coterie.studies.agreement import agree
-from coterie.studies.remote_clients import PartitionClient
-from coterie.studies.result import Result
+from coterie.studies.remote import federation
+from coterie.studies.remote.agreement import agree
+from coterie.studies.remote.clients import PartitionClient
+from coterie.studies.run.result import Result
 from tests.engines.flower.fake import FakeClock, FakeGrid
 
 EXPERIMENT = """

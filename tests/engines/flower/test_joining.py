@@ -16,9 +16,9 @@ from coterie.config import loads
 from coterie.core.errors import ConfigError, DataError
 from coterie.engines.flower import certs, nginx
 from coterie.engines.flower.exchange import RemoteClient
-from coterie.studies.agreement import Agreement, agree
-from coterie.studies.federation import setup
-from coterie.studies.remote_clients import OwnData, PartitionClient
+from coterie.studies.remote.agreement import Agreement, agree
+from coterie.studies.remote.clients import OwnData, PartitionClient
+from coterie.studies.remote.federation import setup
 
 FEW_SHOTS = ["newcomers.share=0.2", "newcomers.shots=[1]"]
 
@@ -154,7 +154,7 @@ def test_a_server_cannot_choose_files_or_code(tmp_path: Path) -> None:
 
 
 def test_a_share_of_a_partition_is_the_client_of_the_experiment(tmp_path: Path) -> None:
-    from coterie.studies.experiment import population
+    from coterie.studies.run.experiment import population
 
     text = '[partition]\nkind = "rotation:0,180"\nclients = 4\n'
     (tmp_path / "e.toml").write_text(text)

@@ -14,8 +14,8 @@ import coterie as ct
 from coterie.cli.joining import Taking, faults
 from coterie.core.events import Event, silence
 from coterie.engines.flower.client import client_app
-from coterie.studies import federation
-from coterie.studies.remote_clients import PartitionClient
+from coterie.studies.remote import federation
+from coterie.studies.remote.clients import PartitionClient
 from tests.engines.flower import fake
 from tests.engines.flower.fake import Rig
 from tests.studies.test_federation import Server
@@ -78,7 +78,7 @@ def test_a_disk_that_is_full_costs_no_answer(
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("coterie.studies.remote_clients.save_model", full)
+    monkeypatch.setattr("coterie.studies.remote.clients.save_model", full)
     told = hearing(monkeypatch)
     assert len(server.run().history.clients(2)) == 3
     for event in told:

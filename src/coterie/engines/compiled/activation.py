@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from coterie.engines.compiled.loops import LANES, SMALLS, VECTOR, Array, Function, Value, in_vectors
+from coterie.engines.compiled.loops import SMALLS, VECTOR, Array, Function, Value
+from coterie.engines.compiled.settings import LANES
 
 LOWEST = -87.0  # below this the exponential is nothing beside the 1 of the largest class
 LOG2E, LN2_HIGH, LN2_LOW = 1.44269504, 0.693359375, -2.12194440e-4  # ln 2 in two parts
@@ -38,7 +39,7 @@ def relu_backward(f: Function, size: int) -> None:
 def samples(f: Function, count: Value, size: int, body: Callable[[Any, list[int]], None]) -> None:
     """All numbers of so many samples of a size, a vector at a time."""
     with f.loop(0, count) as b:
-        in_vectors(f, size, 1, lambda i, lanes: body(b * size + i, lanes))
+        f.in_vectors(size, 1, lambda i, lanes: body(b * size + i, lanes))
 
 
 def loss_backward(f: Function, classes: int) -> None:
@@ -55,13 +56,13 @@ def loss_backward(f: Function, classes: int) -> None:
             to.put(k, e, lanes[0])
             total.set(total.now + (e if lanes[0] == LANES else e.first(lanes[0])))
 
-        in_vectors(f, classes, 1, exponentials)
+        f.in_vectors(classes, 1, exponentials)
         scale = share.spread() / horizontal(f, total.now, lambda a, b: a + b)
 
         def scaled(k: Any, lanes: list[int]) -> None:
             to.put(k, to.vector(k) * scale, lanes[0])
 
-        in_vectors(f, classes, 1, scaled)
+        f.in_vectors(classes, 1, scaled)
         label = labels[order[b]]
         to[label] = to[label] - share
 

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from coterie.engines.compiled.loops import LANES, Array, Function, Value, Variable, in_vectors
+from coterie.engines.compiled.settings import LANES
 from coterie.engines.compiled.step import Step
+
+if TYPE_CHECKING:
+    from coterie.engines.compiled.loops import Array, Function, Value
 
 CACHE = 60_000  # bytes that are read many times in a row
 SUMS = 12  # vectors of sums that stay in registers beside what they are made of
@@ -109,7 +112,7 @@ class Convolution:
                 top, left = f.least(y0, height - down), f.least(x0, width - across)
                 self.some_places(f, (x, laid, bias, y), (top, left), (down, across), (o, lanes))
 
-        in_vectors(f, self.outputs, 2, outputs)
+        f.in_vectors(self.outputs, 2, outputs)
 
     def some_places(
         self,
@@ -124,7 +127,7 @@ class Convolution:
         (top, left), (o, lanes) = corner, vectors
         places = list(product(range(size[0]), range(size[1])))
         first = [bias.vector(o + LANES * v) if self.bias else f.zero for v in range(len(lanes))]
-        sums = [[Variable(f, b) for b in first] for _ in places]
+        sums = [[f.variable(b) for b in first] for _ in places]
         image = x.start(self.field(top, left))
         with f.loop(0, self.kernel[0]) as r:
             row, weights = (
@@ -163,7 +166,7 @@ class Convolution:
         g, where, fields, numbers, ends, count = f.arguments
         with f.loop(0, self.outputs) as o:
             at, number = fields.start(o * self.room), numbers.start(o * self.room)
-            n = Variable(f, f.number(0))
+            n = f.variable(f.number(0))
             places = f.loop(0, self.out.height), f.loop(0, self.out.width), f.loop(0, count)
             with places[0] as i, places[1] as j, places[2] as b:
                 here = g[b * self.out.size + self.out.at(i, j) + o]
@@ -226,7 +229,7 @@ class Convolution:
             step.apply(i, dw.vector(i), lanes[0])
             dw.put(i, f.zero, lanes[0])
 
-        in_vectors(f, self.outputs * self.size, 1, some)
+        f.in_vectors(self.outputs * self.size, 1, some)
 
     def groups(self) -> list[list[tuple[int, int, int]]]:
         """The vectors of a field, (row, start in it, lanes), as many together as fit registers."""
@@ -245,14 +248,14 @@ class Convolution:
         step = Step.of(f, *target)
 
         def outputs(o: Any, lanes: list[int]) -> None:
-            total = Variable(f, f.zero)
+            total = f.variable(f.zero)
             with f.loop(0, count) as b, f.loop(0, self.out.height) as i:
                 row = g.start(b * self.out.size + self.out.at(i, 0) + o)
                 with f.loop(0, self.out.width) as j:
                     total.set(total.now + row.vector(j * self.out.channels))
             step.apply(o, total.now, lanes[0])
 
-        in_vectors(f, self.outputs, 1, outputs)
+        f.in_vectors(self.outputs, 1, outputs)
 
 
 def tile(height: int, width: int, vectors: int) -> tuple[int, int]:
@@ -280,4 +283,4 @@ def tile(height: int, width: int, vectors: int) -> tuple[int, int]:
 def clear(f: Function, a: Array, size: int, count: Value | int = 1) -> None:
     """Zeros."""
     with f.loop(0, count) as b:
-        in_vectors(f, size, 1, lambda i, lanes: a.put(b * size + i, f.zero, lanes[0]))
+        f.in_vectors(size, 1, lambda i, lanes: a.put(b * size + i, f.zero, lanes[0]))

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from coterie.engines.compiled.loops import (
-    LANES,
-    Array,
-    Function,
-    Value,
-    Variable,
-    in_tiles,
-    in_vectors,
-)
+from coterie.engines.compiled.settings import LANES
 from coterie.engines.compiled.step import Step
+
+if TYPE_CHECKING:
+    from coterie.engines.compiled.loops import Array, Function, Value
 
 STREAM = 65536  # bytes of weights, above which they are read some features at a time
 FEATURES = 32  # how many
@@ -53,7 +48,7 @@ class Dense:
                 def outputs(o: Any, lanes: list[int]) -> None:
                     sums = [
                         [
-                            Variable(f, y.vector((b + j) * m + o + LANES * v))
+                            f.variable(y.vector((b + j) * m + o + LANES * v))
                             for v in range(len(lanes))
                         ]
                         for j in range(TILE)
@@ -69,9 +64,9 @@ class Dense:
                         for v, s in enumerate(row):
                             y.put((b + j) * m + o + LANES * v, s.now, lanes[v])
 
-                in_vectors(f, m, 2, outputs)
+                f.in_vectors(m, 2, outputs)
 
-        in_tiles(f, n, some, tile)
+        f.in_tiles(n, some, tile)
 
     def fill(self, f: Function, y: Array, bias: Array) -> None:
         """Every sum begins with its bias."""
@@ -79,7 +74,7 @@ class Dense:
         def some(o: Any, lanes: list[int]) -> None:
             y.put(o, bias.vector(o) if self.bias else f.zero, lanes[0])
 
-        in_vectors(f, self.outputs, 1, some)
+        f.in_vectors(self.outputs, 1, some)
 
     def backward_inputs(self, f: Function) -> None:
         """dx[b, i] = sum over o of g[b, o] w[i, o]: two samples x four features at a time."""
@@ -100,13 +95,13 @@ class Dense:
                         for j in range(2):
                             sums[4 * j + k].add_product(weight, here[j])
 
-                in_vectors(f, m, 1, outputs)
+                f.in_vectors(m, 1, outputs)
                 both = totals(f, [s.now for s in sums])
                 high = both.shuffled(both, [4, 5, 6, 7, 0, 1, 2, 3])
                 for j, four in enumerate((both, high)):
                     dx.put((b + j) * n + i, four, features)
 
-        in_tiles(f, n, 4, tile)
+        f.in_tiles(n, 4, tile)
 
     def backward_weights(self, f: Function) -> None:
         """dw[i, o] = sum over b of x[b, i] g[b, o], and the step: four features x 24 outputs."""
@@ -127,9 +122,9 @@ class Dense:
                     for v, s in enumerate(row):
                         step.apply((i + k) * m + o + LANES * v, s.now, lanes[v])
 
-            in_vectors(f, m, 3, outputs)
+            f.in_vectors(m, 3, outputs)
 
-        in_tiles(f, self.inputs, 4, features)
+        f.in_tiles(self.inputs, 4, features)
 
     def backward_bias(self, f: Function) -> None:
         """The sum of g over the samples, and the step."""
@@ -137,12 +132,12 @@ class Dense:
         step = Step.of(f, *target)
 
         def outputs(o: Any, lanes: list[int]) -> None:
-            total = Variable(f, f.zero)
+            total = f.variable(f.zero)
             with f.loop(0, count) as b:
                 total.set(total.now + g.vector(b * self.outputs + o))
             step.apply(o, total.now, lanes[0])
 
-        in_vectors(f, self.outputs, 1, outputs)
+        f.in_vectors(self.outputs, 1, outputs)
 
 
 def totals(f: Function, eight: list[Value]) -> Value:

@@ -1,4 +1,4 @@
-"""Whether code can be compiled here, and can run. Nothing here needs LLVM to be installed."""
+"""Whether code can be compiled here, and can run: asked without LLVM, which is slow to import."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
+import torch
+
 from coterie.engines.chain import NotStackableError
 
-NEEDS = ("avx2", "fma")
+ENOUGH = ("AVX2", "AVX512")  # what PyTorch calls a processor that has AVX2 and FMA
 
 
 class NotCompilableError(NotStackableError):
@@ -23,16 +25,16 @@ def check_machine() -> None:
         raise NotCompilableError("llvmlite is not installed; pip install 'coterie[fast]'")
     if platform.machine().lower() not in ("x86_64", "amd64"):
         raise NotCompilableError(f"the kernels are for x86-64, and this is {platform.machine()}")
-    llvm = binding()
-    features = llvm.get_host_cpu_features()
-    missing = [name for name in NEEDS if not features.get(name)]
-    if missing:
-        raise NotCompilableError(f"the processor lacks {' and '.join(missing)}")
+    if torch.backends.cpu.get_cpu_capability() not in ENOUGH:
+        raise NotCompilableError("PyTorch finds no AVX2 and FMA in this processor")
 
 
 def binding() -> Any:
-    """LLVM, ready for this machine."""
-    import llvmlite.binding as llvm
+    """LLVM, ready for this machine; `NotCompilableError` where it is there and cannot be loaded."""
+    try:
+        import llvmlite.binding as llvm
+    except (ImportError, OSError) as cause:  # a part of it, or a library of the system, is missing
+        raise NotCompilableError(f"llvmlite cannot be loaded: {cause}") from cause
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()

@@ -13,7 +13,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from coterie.engines.compiled.settings import LANES as LANES
+from coterie.engines.compiled.settings import LANES
 
 INT, SMALL, REAL, BIT = ir.IntType(64), ir.IntType(32), ir.FloatType(), ir.IntType(1)
 VECTOR, SMALLS = ir.VectorType(REAL, LANES), ir.VectorType(SMALL, LANES)
@@ -254,9 +254,13 @@ class Function:
         """A vector of zeros."""
         return self.all(0.0)
 
+    def variable(self, first: Value) -> Variable:
+        """A value that changes."""
+        return Variable(self, first)
+
     def variables(self, n: int) -> list[Variable]:
         """So many sums, zero at first."""
-        return [Variable(self, self.zero) for _ in range(n)]
+        return [self.variable(self.zero) for _ in range(n)]
 
     def fma(self, a: Value, b: Value, c: Value) -> Value:
         """a b + c, rounded once."""
@@ -300,26 +304,24 @@ class Function:
         with self.build.if_then(condition.raw):
             yield
 
+    def in_tiles(self, n: int, size: int, body: Callable[[Any, int], None]) -> None:
+        """n things, `size` at a time and the rest at the end: body(where, how many)."""
+        if n >= size:
+            with self.loop(0, n - n % size, size) as at:
+                body(at, size)
+        if n % size:
+            body(n - n % size, n % size)
+
+    def in_vectors(self, n: int, size: int, body: Callable[[Any, list[int]], None]) -> None:
+        """n numbers, `size` vectors at a time: body(where, lanes of each vector)."""
+        whole = n // LANES
+        if whole >= size:
+            with self.loop(0, (whole - whole % size) * LANES, size * LANES) as at:
+                body(at, [LANES] * size)
+        rest = [LANES] * (whole % size) + [n % LANES] * (n % LANES > 0)
+        if rest:
+            body((whole - whole % size) * LANES, rest)
+
     def end(self) -> None:
         """Return."""
         self.build.ret_void()
-
-
-def in_tiles(f: Function, n: int, size: int, body: Callable[[Any, int], None]) -> None:
-    """n things, `size` at a time and the rest at the end: body(where, how many)."""
-    if n >= size:
-        with f.loop(0, n - n % size, size) as at:
-            body(at, size)
-    if n % size:
-        body(n - n % size, n % size)
-
-
-def in_vectors(f: Function, n: int, size: int, body: Callable[[Any, list[int]], None]) -> None:
-    """n numbers, `size` vectors at a time: body(where, lanes of each vector)."""
-    whole = n // LANES
-    if whole >= size:
-        with f.loop(0, (whole - whole % size) * LANES, size * LANES) as at:
-            body(at, [LANES] * size)
-    rest = [LANES] * (whole % size) + [n % LANES] * (n % LANES > 0)
-    if rest:
-        body((whole - whole % size) * LANES, rest)

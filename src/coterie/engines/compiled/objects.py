@@ -1,8 +1,8 @@
 """Programs as machine code: compiled once, kept in the user's cache folder, loaded and called.
 
 A file of the cache is named by all that its code depends on (the plan, the kernels' source, the
-processor it is for, LLVM's version) and begins with the hash of what follows. It is written aside
-and then named, so that a process that is killed leaves no half of one.
+processor it is for, llvmlite's version and with it LLVM's) and begins with the hash of what
+follows. It is written aside and then named, so that a process that is killed leaves no half of one.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ import secrets
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from coterie.data.named import cache as user_cache
 from coterie.engines.compiled.host import binding, check_machine
+from coterie.engines.compiled.linking import Linked, LinkedByLLVM, Loaded, NotLinkableError
 from coterie.engines.compiled.plan import Plan
 
 TARGET = "x86-64-v3"  # every processor with AVX2 and FMA: the same code, so the same bits
@@ -61,14 +63,13 @@ class Machine:
 
     def __init__(self, code: bytes) -> None:
         check_machine()
-        self.code, llvm = code, binding()
-        host = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine()
-        self.engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), host)
-        self.engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-        self.engine.finalize_object()
+        self.code = code
+        try:
+            self.loaded: Loaded = Linked(code)
+        except NotLinkableError:  # another system's format
+            self.loaded = LinkedByLLVM(code)
         for name, kinds in SIGNATURES.items():
-            place = self.engine.get_function_address(name)
-            setattr(self, name, ctypes.CFUNCTYPE(None, *kinds)(place))
+            setattr(self, name, ctypes.CFUNCTYPE(None, *kinds)(self.loaded.address(name)))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Machine, (self.code,)
@@ -79,8 +80,7 @@ def machine(
 ) -> tuple[Machine, bool]:
     """The code of a plan, and whether it had to be compiled now: that is announced before."""
     check_machine()
-    folder = user_cache() / "compiled" if folder is None else folder
-    file = folder / f"{name(plan)}.o"
+    file = file_of(plan, folder)
     if code := kept(file):
         return Machine(code), False
     announce()
@@ -91,10 +91,14 @@ def machine(
     return Machine(code), True
 
 
+def file_of(plan: Plan, folder: Path | None = None) -> Path:
+    """Where the code of a plan is kept, if it is there."""
+    return (folder or user_cache() / "compiled") / f"{name(plan)}.o"
+
+
 def name(plan: Plan) -> str:
     """All that the code of a plan depends on, as a name."""
-    version = ".".join(map(str, binding().llvm_version_info))
-    parts = (repr(plan), source(), TARGET, version, platform.system())
+    parts = (repr(plan), source(), TARGET, version("llvmlite"), platform.system())
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
 

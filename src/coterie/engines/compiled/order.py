@@ -7,9 +7,12 @@ convolution (out, places, channels): each is a matrix, or several, that is trans
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from coterie.engines.compiled.loops import LANES, Array, Function, Value, in_tiles, in_vectors
+from coterie.engines.compiled.settings import LANES
+
+if TYPE_CHECKING:
+    from coterie.engines.compiled.loops import Array, Function, Value
 
 
 @dataclass(frozen=True)
@@ -39,9 +42,9 @@ class Turn:
                     for k, column in enumerate(transposed(here)[:wide]):
                         y.put((j + k) * self.row[1] + i, column, high)
 
-                in_tiles(f, self.rows, LANES, rows)
+                f.in_tiles(self.rows, LANES, rows)
 
-            in_tiles(f, self.columns, LANES, columns)
+            f.in_tiles(self.columns, LANES, columns)
 
 
 def dense(inputs: int, outputs: int) -> Turn:
@@ -78,4 +81,4 @@ def copy(f: Function, source: Array, target: Array, size: int) -> None:
     def some(i: Any, lanes: list[int]) -> None:
         target.put(i, source.vector(i, lanes[0]), lanes[0])
 
-    in_vectors(f, size, 1, some)
+    f.in_vectors(size, 1, some)

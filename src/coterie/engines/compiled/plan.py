@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +22,7 @@ from coterie.engines.compiled.pooling import Mean
 Kernel = Dense | Convolution | Mean
 
 
-@dataclass(frozen=True)
-class Buffer:
+class Buffer(NamedTuple):
     """Memory of the compiled code: numbers for each sample of a mini-batch, and numbers once."""
 
     kind: str  # "array": float32; "smalls": int32; "ints": int64

@@ -8,7 +8,7 @@ import torch
 
 from coterie.core.layout import Layout
 from coterie.engines.chain import chain
-from coterie.engines.compiled.host import NotCompilableError, check_machine
+from coterie.engines.compiled.host import NotCompilableError, binding, check_machine
 
 if TYPE_CHECKING:
     from coterie.engines.compiled.plan import Plan
@@ -20,6 +20,10 @@ def planned(layout: Layout, sample: tuple[int, ...]) -> Plan:
         raise NotCompilableError(f"its numbers are {layout.dtype}, not float32")
     layers = chain(layout)
     check_machine()
+    from coterie.engines.compiled.objects import file_of
     from coterie.engines.compiled.plan import plan
 
-    return plan(layers, sample, layout.size)
+    made = plan(layers, sample, layout.size)
+    if not file_of(made).exists():  # who finds its code there needs no LLVM
+        binding()
+    return made

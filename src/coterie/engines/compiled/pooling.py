@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coterie.engines.compiled.convolution import Convolution, Frame, clear
-from coterie.engines.compiled.loops import Function, in_vectors
+
+if TYPE_CHECKING:
+    from coterie.engines.compiled.loops import Function
 
 
 def maximum(f: Function, conv: Convolution) -> None:
@@ -32,7 +34,7 @@ def maximum(f: Function, conv: Convolution) -> None:
             to.put(o, best, lanes[0])
             which.put(o, place)
 
-        in_vectors(f, conv.outputs, 1, channels)
+        f.in_vectors(conv.outputs, 1, channels)
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class Mean:
                     total = total + window.vector(at + c)
                 to.put(c, total * (1 / k**2), lanes[0])
 
-            in_vectors(f, self.out.channels, 1, channels)
+            f.in_vectors(self.out.channels, 1, channels)
 
     def backward(self, f: Function) -> None:
         """Each place of a window gets its share; a place of none gets nothing."""
@@ -73,4 +75,4 @@ class Mean:
                     at = down * self.image.row + across * self.image.channels
                     window.put(at + c, share, lanes[0])
 
-            in_vectors(f, self.out.channels, 1, channels)
+            f.in_vectors(self.out.channels, 1, channels)

@@ -12,7 +12,7 @@ from coterie.engines.compiled import activation, order, pooling, samples
 from coterie.engines.compiled import step as steps
 from coterie.engines.compiled.convolution import Convolution
 from coterie.engines.compiled.dense import Dense
-from coterie.engines.compiled.loops import KINDS, Array, Function, Value, Variable
+from coterie.engines.compiled.loops import KINDS, Array, Function, Value
 from coterie.engines.compiled.plan import Plan, Stage
 from coterie.engines.compiled.pooling import Mean
 from coterie.engines.compiled.settings import RATES, READING, ROWS
@@ -239,7 +239,7 @@ class Program:
         rate = {name: given[k] for k, name in enumerate(RATES)}
         w, velocity, zero, one = row["w"], row["velocity"], f.real(0.0), f.real(1.0)
         more = rate["terms"] > 0.0
-        seen = Variable(f, f.number(0))
+        seen = f.variable(f.number(0))
 
         def learn(read: Array, order: Array, size: Value, *target: Array | Value) -> None:
             f.call(self.forward, buffers, read, x, order, size)

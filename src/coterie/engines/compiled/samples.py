@@ -7,8 +7,9 @@ from typing import Any
 
 from coterie.engines.compiled.convolution import Convolution, Frame
 from coterie.engines.compiled.dense import TILE
-from coterie.engines.compiled.loops import LANES, Array, Function, in_vectors
+from coterie.engines.compiled.loops import Array, Function
 from coterie.engines.compiled.plan import Plan
+from coterie.engines.compiled.settings import LANES
 
 
 def gather(plan: Plan) -> Callable[[Function], None]:
@@ -45,7 +46,7 @@ def copy_image(f: Function, x: Array, a: Array, image: Frame) -> None:
         def some(j: Any, lanes: list[int]) -> None:
             to.put(j, row.vector(j, lanes[0]), lanes[0])
 
-        in_vectors(f, length, 1, some)
+        f.in_vectors(length, 1, some)
 
 
 def interleave(f: Function, planes: list[Array], to: Array, width: int) -> None:
@@ -72,4 +73,4 @@ def interleave(f: Function, planes: list[Array], to: Array, width: int) -> None:
 def copy(f: Function, size: int) -> None:
     """a into b."""
     a, b = f.arguments
-    in_vectors(f, size, 1, lambda i, lanes: b.put(i, a.vector(i), lanes[0]))
+    f.in_vectors(size, 1, lambda i, lanes: b.put(i, a.vector(i), lanes[0]))

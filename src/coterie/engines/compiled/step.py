@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from coterie.engines.compiled.loops import LANES, Array, Function, Value, in_vectors
+from coterie.engines.compiled.settings import LANES
+
+if TYPE_CHECKING:
+    from coterie.engines.compiled.loops import Array, Function, Value
 
 STEP = {"move": "array", "velocity": "array", "rate": "real", "momentum": "real", "decay": "real"}
 TERMS = {
@@ -19,8 +21,7 @@ TERMS = {
 }
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """What a gradient is given to: v <- momentum v + decay w + g; w <- w - rate v."""
 
     f: Function
@@ -56,4 +57,4 @@ def terms(f: Function, size: int) -> None:
         v = f.fma(prox, w.vector(at) - anchor.vector(at), v)
         velocity.put(at, f.fma(momentum, velocity.vector(at), v), lanes[0])
 
-    in_vectors(f, size, 1, some)
+    f.in_vectors(size, 1, some)

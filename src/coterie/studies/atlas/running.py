@@ -31,7 +31,7 @@ from coterie.studies.atlas.grid import Atlas, Cell, Place, Settings
 from coterie.studies.atlas.results import Results, Row, read, save
 from coterie.studies.comparison.cells import error_text, run_cell
 from coterie.studies.comparison.tuning import Search, tune
-from coterie.studies.signs import signs_of
+from coterie.studies.insight.signs import signs_of
 
 LOOKING = "fedavg"  # whose experiment is looked at: all methods of a place have the same clients
 

@@ -15,8 +15,8 @@ from coterie.core.events import Listener
 from coterie.core.units import count
 from coterie.runs.comparison import Cell
 from coterie.runs.files import text_of
-from coterie.studies import experiment, started
-from coterie.studies.result import Result
+from coterie.studies.run import experiment, started
+from coterie.studies.run.result import Result
 from coterie.tasks.optimiser import SGD
 
 BESIDES = ("epochs", "steps", "pretrain", "rounds_before")  # options that are work

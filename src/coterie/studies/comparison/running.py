@@ -26,11 +26,11 @@ from coterie.runs.comparison import Cell, Comparison, cell_name
 from coterie.runs.comparison_text import csv
 from coterie.runs.files import text_of, understanding
 from coterie.runs.records import RunFolder, unused
-from coterie.studies import started
-from coterie.studies.arguments import FitOptions, clients_of, meant, method_of
 from coterie.studies.comparison.cells import error_text, listener_of, record_facts, run_cell
 from coterie.studies.comparison.jobs import in_processes
-from coterie.studies.training import Model, fit
+from coterie.studies.run import started
+from coterie.studies.run.arguments import FitOptions, clients_of, meant, method_of
+from coterie.studies.run.training import Model, fit
 
 RunCell = Callable[[Cell, Listener], object]
 RunCells = Callable[[Sequence[Cell], Listener], dict[str, str]]  # -> why each that failed did

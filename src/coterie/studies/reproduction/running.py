@@ -29,7 +29,7 @@ from coterie.studies.comparison.cells import run_cell
 from coterie.studies.comparison.running import differences, in_turn, run_missing
 from coterie.studies.reproduction.papers import TABLES
 from coterie.studies.reproduction.table import Setting, Table
-from coterie.studies.started import flat, started_with
+from coterie.studies.run.started import flat, started_with
 
 SILENT = ("engine", "output")  # tables of a file that change no number
 LONGEST = 150  # characters in which a folder's name tells how a table was cut; else a hash does

@@ -22,13 +22,13 @@ from coterie.runs.by_class import SHOTS, Counted, counted
 from coterie.runs.history import History
 from coterie.runs.metrics import PerClient
 from coterie.runs.reading import Clusters, Floats, RunReader
-from coterie.studies.shots import by_shots
+from coterie.studies.insight.shots import by_shots
 from coterie.tasks.score import Score
 
 if TYPE_CHECKING:
     from coterie.data.population_given import Given, Several
     from coterie.report.run_data import Insight, RunData
-    from coterie.studies.placement import Placement
+    from coterie.studies.finished.placement import Placement
 
 TESTS = 2_000  # at most so many tests of one model on one client, for `Result.insight`
 
@@ -93,7 +93,7 @@ class Result:
         samples that are scaled as the population's are. With `cluster`, the model that its members
         are given.
         """
-        from coterie.studies.taking import row_and_owner
+        from coterie.studies.finished.taking import row_and_owner
 
         return self.fed.layout.module(row_and_owner(self, client, cluster)[0])
 
@@ -104,7 +104,7 @@ class Result:
 
         The name's end is the format: .safetensors, .pt2 or .onnx; `coterie.load_model` reads it.
         """
-        from coterie.studies.taking import take
+        from coterie.studies.finished.taking import take
 
         return take(self, path, client, cluster)
 
@@ -112,7 +112,7 @@ class Result:
         """Give newcomers a model and let each adapt it: a `Client`, (x, y), with its test set, or
         several of them, in a list or by name. Nobody else moves, and this result stays as it is.
         """
-        from coterie.studies.placement import place
+        from coterie.studies.finished.placement import place
 
         return place(self, newcomers, epochs)
 

@@ -14,7 +14,7 @@ from coterie.core.types import Method
 from coterie.data.dataset import Data
 from coterie.data.population import Population
 from coterie.methods import METHODS, find
-from coterie.studies.plan import Plan
+from coterie.studies.run.plan import Plan
 from coterie.tasks.measured import named
 
 HARDWARE = ("device", "cuda", "gpu", "gpus", "accelerator")  # what other libraries call it

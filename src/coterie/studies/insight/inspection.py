@@ -24,10 +24,10 @@ from coterie.data.population import Population
 from coterie.methods.cflgt import CFLGT
 from coterie.methods.fedclust import FedClust
 from coterie.runs import metrics
-from coterie.studies.arguments import clients_of
 from coterie.studies.atlas.advice import Advice, Lesson, Reading
-from coterie.studies.signs import noise_floor, signs
-from coterie.studies.training import Model, build_layout
+from coterie.studies.insight.signs import noise_floor, signs
+from coterie.studies.run.arguments import clients_of
+from coterie.studies.run.training import Model, build_layout
 from coterie.tasks.signature import Trajectory
 from coterie.tasks.solver import Solver
 from coterie.words.distance import variation

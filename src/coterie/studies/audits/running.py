@@ -16,10 +16,10 @@ from coterie.core import storage
 from coterie.report.audited import write_audit
 from coterie.runs.history import csv_lines
 from coterie.runs.reading import RunReader, round_events
-from coterie.studies import experiment, private
-from coterie.studies.auditing import CLIENTS, ROUNDS, Auditor
-from coterie.studies.opening import open_run
-from coterie.studies.watching import from_events
+from coterie.studies.audits.auditing import CLIENTS, ROUNDS, Auditor
+from coterie.studies.audits.watching import from_events
+from coterie.studies.finished.opening import open_run
+from coterie.studies.run import experiment, private
 
 Tell = Callable[[str], object]
 

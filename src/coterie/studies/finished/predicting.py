@@ -16,11 +16,11 @@ from coterie.core.errors import DataError
 from coterie.core.units import percent
 from coterie.data.dataset import Data
 from coterie.models.saved import TrainedModel
-from coterie.studies.placement import arrivals, positions
-from coterie.studies.taking import scaled_by, scaler_for, spec_of, trained_model
+from coterie.studies.finished.placement import arrivals, positions
+from coterie.studies.finished.taking import scaled_by, scaler_for, spec_of, trained_model
 
 if TYPE_CHECKING:
-    from coterie.studies.result import Result
+    from coterie.studies.run.result import Result
 
 
 @dataclass(frozen=True)

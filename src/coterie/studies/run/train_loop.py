@@ -20,12 +20,12 @@ from coterie.runs import further, measure
 from coterie.runs.history import History, Row
 from coterie.runs.reading import RunReader
 from coterie.runs.records import RunFolder
-from coterie.studies import changes, trust, tuned
-from coterie.studies.best_round import BestRound
-from coterie.studies.plan import Plan
-from coterie.studies.result import Result
-from coterie.studies.summary import summary_of
-from coterie.studies.telling import Told, tell_asked, tell_dormant, telling, telling_why
+from coterie.studies.run import changes, trust, tuned
+from coterie.studies.run.best_round import BestRound
+from coterie.studies.run.plan import Plan
+from coterie.studies.run.result import Result
+from coterie.studies.run.summary import summary_of
+from coterie.studies.run.telling import Told, tell_asked, tell_dormant, telling, telling_why
 from coterie.tasks.measured import measured
 from coterie.words.suspicion import suspects
 

@@ -19,12 +19,12 @@ from coterie.data.load import load
 from coterie.data.partition import reserve
 from coterie.runs import newcomers
 from coterie.runs.checkpoint import Checkpoint
-from coterie.studies import experiment
-from coterie.studies.agreement import Agreement, RemotePopulation, agree
-from coterie.studies.newcomers import drawn, measured
-from coterie.studies.placement import arrive
-from coterie.studies.result import Result
-from coterie.studies.train_loop import Gathered
+from coterie.studies.finished.newcomers import drawn, measured
+from coterie.studies.finished.placement import arrive
+from coterie.studies.remote.agreement import Agreement, RemotePopulation, agree
+from coterie.studies.run import experiment
+from coterie.studies.run.result import Result
+from coterie.studies.run.train_loop import Gathered
 
 if TYPE_CHECKING:
     from coterie.engines.flower.exchange import Exchange

@@ -1,6 +1,6 @@
 """What each method sends: bytes down and up per client and round, counted where they pass.
 
-`python -m coterie.studies.costs` prints the table as Markdown.
+`python -m coterie.studies.insight.costs` prints the table as Markdown.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from coterie.core.types import Asked, Method
 from coterie.data.population import Population, partition
 from coterie.engines.front import Front
 from coterie.methods import METHODS, find
-from coterie.studies.training import build_layout
+from coterie.studies.run.training import build_layout
 from coterie.tasks.solver import Solver
 
 CLIENTS, ROUNDS = 8, 8
@@ -133,7 +133,7 @@ round* is the median one; *besides* is all that the {rounds} rounds cost on top 
 before the first round, in the round that clusters, or every few rounds. Each method has its own
 defaults, but clusters after two rounds. Tests are not counted.
 
-Made by `python -m coterie.studies.costs > docs/costs.md`.
+Made by `python -m coterie.studies.insight.costs > docs/costs.md`.
 
 | method | down, a usual round | up, a usual round | besides, down | besides, up | asked |
 |---|---|---|---|---|---|

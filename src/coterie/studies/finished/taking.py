@@ -19,7 +19,7 @@ from coterie.models.spec import ModelSpec
 from coterie.tasks.score import Held
 
 if TYPE_CHECKING:
-    from coterie.studies.result import Result
+    from coterie.studies.run.result import Result
 
 
 def place_of(result: Result, client: int | str) -> int:

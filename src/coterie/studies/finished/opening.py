@@ -19,13 +19,13 @@ from coterie.methods import written
 from coterie.runs import checkpoint, choosing, reading
 from coterie.runs.model import RunModel
 from coterie.runs.whereabouts import expect_run
-from coterie.studies import experiment
-from coterie.studies.agreement import Agreement, RemotePopulation
-from coterie.studies.opened import OpenedPopulation
-from coterie.studies.plan import Plan
-from coterie.studies.result import Result
-from coterie.studies.summary import summary_of
-from coterie.studies.training import Model, changes
+from coterie.studies.finished.opened import OpenedPopulation
+from coterie.studies.remote.agreement import Agreement, RemotePopulation
+from coterie.studies.run import experiment
+from coterie.studies.run.plan import Plan
+from coterie.studies.run.result import Result
+from coterie.studies.run.summary import summary_of
+from coterie.studies.run.training import Model, changes
 
 Bring = Callable[[], Population]
 

@@ -11,9 +11,9 @@ from coterie.core.types import VALIDATION, Engine, Method, State
 from coterie.data.population import Population
 from coterie.runs import choosing, metrics
 from coterie.runs.history import History
-from coterie.studies import changes, private, trust, tuned
-from coterie.studies.plan import Plan
-from coterie.studies.shots import by_shots
+from coterie.studies.insight.shots import by_shots
+from coterie.studies.run import changes, private, trust, tuned
+from coterie.studies.run.plan import Plan
 
 
 def summary_of(

@@ -25,12 +25,12 @@ from coterie.models.zoo import AUTO, suited
 from coterie.runs import checkpoint, newcomers, records
 from coterie.runs.files import toml_of
 from coterie.runs.whereabouts import expect_run
-from coterie.studies import private, training
-from coterie.studies.agreement import refuse_federation
-from coterie.studies.newcomers import hold_out, join
-from coterie.studies.plan import Plan
-from coterie.studies.result import Result
-from coterie.studies.started import flat, refuse_changes
+from coterie.studies.finished.newcomers import hold_out, join
+from coterie.studies.remote.agreement import refuse_federation
+from coterie.studies.run import private, training
+from coterie.studies.run.plan import Plan
+from coterie.studies.run.result import Result
+from coterie.studies.run.started import flat, refuse_changes
 from coterie.tasks.optimiser import SGD, Adam, AdamW
 from coterie.tasks.schedule import Schedule
 from coterie.tasks.solver import Solver

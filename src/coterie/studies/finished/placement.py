@@ -26,13 +26,13 @@ from coterie.engines.front import Front
 from coterie.models.spec import ModelSpec
 from coterie.runs.measure import moved
 from coterie.runs.metrics import PerClient
-from coterie.studies.opened import OpenedPopulation
+from coterie.studies.finished.opened import OpenedPopulation
 from coterie.tasks.score import Score, accuracy_and_loss
 from coterie.tasks.solver import Solver
 from coterie.tasks.steps import Stepwise, logits
 
 if TYPE_CHECKING:
-    from coterie.studies.result import Result
+    from coterie.studies.run.result import Result
 
 
 @dataclass(frozen=True)

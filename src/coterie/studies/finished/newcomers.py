@@ -20,11 +20,11 @@ from coterie.core.rng import stream
 from coterie.core.types import Method
 from coterie.data.population import Population
 from coterie.runs.newcomers import Joined, Row
-from coterie.studies.placement import Arrived, arrive, joined, welcomed
+from coterie.studies.finished.placement import Arrived, arrive, joined, welcomed
 from coterie.tasks.score import Score
 
 if TYPE_CHECKING:
-    from coterie.studies.result import Result
+    from coterie.studies.run.result import Result
 
 
 def hold_out(population: Population, share: float, seed: int) -> tuple[Population, list[int]]:

@@ -17,7 +17,7 @@ from coterie import engines
 from coterie.config import Config
 from coterie.core.client import Client
 from coterie.core.types import Federation, State
-from coterie.studies import experiment
+from coterie.studies.run import experiment
 from coterie.tasks import Solver, TrainHalves, equal_steps
 from coterie.tasks.halves import halves
 from coterie.words.grouping import Verified, verified_groups

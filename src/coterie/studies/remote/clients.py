@@ -21,8 +21,8 @@ from coterie.data.load import load
 from coterie.data.population import Population, partition
 from coterie.models.saved import read_card, save_model
 from coterie.models.spec import ModelSpec
-from coterie.studies import experiment
-from coterie.studies.training import build_layout
+from coterie.studies.run import experiment
+from coterie.studies.run.training import build_layout
 
 READING = ("label", "owner", "size", "gray", "shape", "channels", "peak")  # asked of any reader
 

@@ -27,8 +27,8 @@ from coterie.core.rng import stream
 from coterie.core.types import Method, State
 from coterie.core.units import count
 from coterie.data.population import Population
-from coterie.studies import private
-from coterie.studies.watching import Traffic, Watched, some_of, told_by
+from coterie.studies.audits.watching import Traffic, Watched, some_of, told_by
+from coterie.studies.run import private
 
 ROUNDS = 30  # played at most: CFLGT asks for its forces after 25
 CLIENTS = 20  # looked at

@@ -13,7 +13,7 @@ from coterie.tasks.score import Score
 from coterie.tasks.solver import Solver
 
 if TYPE_CHECKING:
-    from coterie.studies.train_loop import Gathered
+    from coterie.studies.run.train_loop import Gathered
 
 STAGE = "tuned"  # in the history and the summary
 

@@ -36,13 +36,13 @@ from coterie.models import factory
 from coterie.runs import checkpoint
 from coterie.runs.files import text_of, toml_of
 from coterie.runs.records import RunFolder
-from coterie.studies import private
-from coterie.studies.arguments import PlanOptions, clients_of, method_of, plan_of
-from coterie.studies.best_round import expect_validation
-from coterie.studies.opened import known_of
-from coterie.studies.plan import Plan
-from coterie.studies.result import Result
-from coterie.studies.train_loop import Gathered, recording, train_loop
+from coterie.studies.finished.opened import known_of
+from coterie.studies.run import private
+from coterie.studies.run.arguments import PlanOptions, clients_of, method_of, plan_of
+from coterie.studies.run.best_round import expect_validation
+from coterie.studies.run.plan import Plan
+from coterie.studies.run.result import Result
+from coterie.studies.run.train_loop import Gathered, recording, train_loop
 from coterie.tasks.measured import expect_metrics
 
 Model = str | nn.Module | Callable[..., nn.Module]  # a name of the zoo, a module, or its factory

@@ -14,7 +14,7 @@ from coterie.core.loop import Scores
 from coterie.core.types import Asked, Engine, State
 from coterie.runs.history import Row
 from coterie.runs.measure import of_all
-from coterie.studies.telling import Told, tell_asked, tell_held_back, tell_unplaced
+from coterie.studies.run.telling import Told, tell_asked, tell_held_back, tell_unplaced
 from coterie.words.robust import LACKING
 from coterie.words.suspicion import SEEN, suspects
 

@@ -1,0 +1,1 @@
+"""What leaves clients, watched, attacked and written down: `coterie audit`."""

@@ -1,0 +1,1 @@
+"""What can be seen before or beside a training: how clients differ, what is sent."""
