@@ -67,6 +67,42 @@ def test_once_it_has_begun_an_import_is_brought_to_its_end_first(tmp_path: Path)
     assert (said, code) == ("imported\nin good order\n", 0)
 
 
+@pytest.mark.parametrize("begun", [False, True])
+@pytest.mark.row(3)
+def test_no_exception_is_raised_in_a_text_that_is_executed(begun: bool, tmp_path: Path) -> None:
+    # Python would end by the signal, though the exception is caught.
+    text = MODULE.format(seconds=0.4)
+    script = SLOW.format(home="", begun="kept = stopping.begun()\nkept.__enter__()" * begun)
+    file = tmp_path / "script.py"
+    file.write_text(script.replace("import slow", f"exec({text!r})"))
+    pipe = subprocess.PIPE
+    child = subprocess.Popen([sys.executable, str(file)], stdout=pipe, stderr=pipe, text=True)
+    assert child.stdout
+    assert child.stdout.readline() == "importing\n"
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=30)
+    assert (out + err, child.returncode) == ("imported\nin good order\n", 0)
+
+
+@pytest.mark.row(3)
+def test_no_exception_is_raised_where_pydantic_would_wrap_it(tmp_path: Path) -> None:
+    script = (
+        "import time\nfrom typing import Annotated\n"
+        "from pydantic import BeforeValidator, TypeAdapter\n"
+        "from coterie.core import stopping\nstopping.heed()\n"
+        "def slow(x):\n    print('here', flush=True)\n    time.sleep(0.4)\n    return x\n"
+        "try:\n    TypeAdapter(Annotated[int, BeforeValidator(slow)]).validate_python(3)\n"
+        "    print('valid', flush=True)\n    time.sleep(60)\n"
+        "except KeyboardInterrupt:\n    print('in good order', flush=True)\n"
+    )
+    pipe = subprocess.PIPE
+    child = subprocess.Popen([sys.executable, "-c", script], stdout=pipe, stderr=pipe, text=True)
+    assert child.stdout
+    assert child.stdout.readline() == "here\n"
+    child.send_signal(signal.SIGINT)
+    assert child.communicate(timeout=30)[0] == "valid\nin good order\n"
+
+
 def test_when_all_is_done_a_signal_changes_nothing_but_the_end(tmp_path: Path) -> None:
     script = (
         "import time\nfrom coterie.core import stopping\nstopping.heed()\n"

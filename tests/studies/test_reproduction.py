@@ -103,10 +103,30 @@ def test_a_part_of_a_name_chooses_settings_and_one_of_none_is_refused() -> None:
         return [setting.name for setting in found.settings]
 
     assert names("100 Clients") == ["100 clients;alpha=1", "100 clients;alpha=0.5"]
-    assert names("20 clients;alpha=0.5", "100 clients;alpha=1") == names()[1:3]
+    assert names("20 clients;alpha=0.5", "100 clients;alpha=1") == names()[1:3], (
+        "a whole name is that one, though another ends in it"
+    )
     with pytest.raises(ConfigError, match="no setting 'alpha=7'") as refused:
         names("alpha=0.5", "alpha=7")
     assert "100 clients;alpha=0.5" in str(refused.value)
+
+
+def test_runs_tested_in_other_rounds_or_untuned_leave_open_what_rests_on_it(tmp_path: Path) -> None:
+    def found(name: str, *given: tuple[str, Any]) -> set[str]:
+        few = [*TINY, ("data.test", "own"), ("model.name", "mlp"), *given]
+        one = running.ask(name, tmp_path, ("fashion-mnist",), ("FedAvg",), 1, few, ("30%",))
+        running.run(one)
+        assert joining.wanted(one, ())(one.settings[0]) == ["fedavg:train.momentum=0.9"] * bool(
+            [m for m in one.table.named if one.tells(m)]
+        ), "nothing is run for what it could not tell"
+        return {row.metric for row in results.Reproduction(one).rows if row.there}
+
+    accuracy, tuned = "accuracy_percent", "accuracy_percent after 10 local epochs"
+    assert found("fedclust-2") == {accuracy, tuned}
+    assert found("fedclust-2", ("evaluate.every", 2)) == {accuracy, tuned}
+    assert found("fedclust-2", ("evaluate.tuned", 0)) == {accuracy}
+    assert found("fedclust-5") == {"comm_megabits_per_client"}, "a target that was not reached"
+    assert found("fedclust-5", ("evaluate.every", 2)) == set()
 
 
 def test_a_table_cut_in_many_ways_has_a_folder_of_its_own_whose_name_a_disk_takes() -> None:

@@ -1,7 +1,10 @@
 """How a person stops a program: at once while it is starting, in good order once it has begun.
 
 An exception in the midst of an import leaves half a module behind, whose native code may abort and
-whose other half is missed by whatever runs at the end. So none is raised there.
+whose other half is missed by whatever runs at the end. So none is raised there. Nor where Python or
+a library makes something else of it: an exception that leaves a text which is executed, as
+dataclasses execute some, ends the process by the signal whoever catches it, and pydantic wraps it
+in an error.
 """
 
 from __future__ import annotations
@@ -15,6 +18,8 @@ from types import FrameType
 INTERRUPTED = 130  # the exit code of whoever was stopped
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 IMPORTING = "<frozen importlib._bootstrap>"  # the file of every frame below an import
+TEXT = ("<string>", "<module>")  # the file and the name of a text that is executed
+WRAPPING = "pydantic"  # the package that makes an error of its own of every exception
 AGAIN = 0.05  # seconds until a signal is heard again that came at the wrong moment
 
 _begun = 0  # how much is under way that is not to be left without a word
@@ -38,10 +43,10 @@ def interrupt(number: int, frame: FrameType | None) -> None:
     global _stopping
     if _stopping and number in SIGNALS:
         os._exit(INTERRUPTED)
-    if importing(frame):
-        if not _begun:
-            os.write(2, b"\ninterrupted\n")
-            os._exit(INTERRUPTED)
+    if importing(frame) and not _begun:
+        os.write(2, b"\ninterrupted\n")
+        os._exit(INTERRUPTED)
+    if importing(frame) or lost(frame):
         signal.signal(signal.SIGALRM, interrupt)
         signal.setitimer(signal.ITIMER_REAL, AGAIN)
         return
@@ -51,11 +56,23 @@ def interrupt(number: int, frame: FrameType | None) -> None:
 
 def importing(frame: FrameType | None) -> bool:
     """Whether a frame is below an import."""
+    return any(one.f_code.co_filename == IMPORTING for one in stack(frame))
+
+
+def lost(frame: FrameType | None) -> bool:
+    """Whether an exception raised here would arrive as something else."""
+    return any(
+        ((one.f_code.co_filename, one.f_code.co_name) == TEXT and one.f_back is not None)
+        or str(one.f_globals.get("__name__", "")).partition(".")[0] == WRAPPING
+        for one in stack(frame)
+    )
+
+
+def stack(frame: FrameType | None) -> Iterator[FrameType]:
+    """A frame and all that it was called by."""
     while frame is not None:
-        if frame.f_code.co_filename == IMPORTING:
-            return True
+        yield frame
         frame = frame.f_back
-    return False
 
 
 @contextmanager

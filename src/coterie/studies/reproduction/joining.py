@@ -31,7 +31,8 @@ def wanted(asked: Asked, before: Sequence[Row]) -> Callable[[Setting], list[str]
 
     def labels(setting: Setting) -> list[str]:
         have = {row.key for row in before if counts(row, asked, setting)}
-        missing = [label for figure, label in lines(asked.table, setting) if figure[:4] not in have]
+        told = [(f, label) for f, label in lines(asked.table, setting) if asked.tells(f.metric)]
+        missing = [label for figure, label in told if figure[:4] not in have]
         return [label for label in asked.methods if label in missing]
 
     return labels

@@ -179,6 +179,14 @@ def clustering_rounds(cell: Cell, setting: str) -> float:
 
 
 TUNED = ("tuned", "accuracy")
+# What some measures rest on: a run with another value of it than the table's file cannot tell them.
+_ROUNDS = ("evaluate.every", "evaluate.first")
+RESTS_ON = {
+    "rounds_to_target": _ROUNDS,
+    "megabits_to_target": _ROUNDS,
+    "tuned": ("evaluate.tuned",),
+    "rounds_drawn_to_target": ("evaluate.tuned",),
+}
 MEASURES: dict[str, Measure] = {
     "final": final,
     "tuned": tuned,

@@ -94,8 +94,8 @@ class Reproduction:
 
     def row(self, setting: Setting, figure: Figure, label: str, cells: Sequence[Cell]) -> Row:
         """One number of the paper and the same of these runs."""
-        named = {**self.asked.table.measures, **dict(self.asked.table.also.values())}
-        measure = MEASURES[named[figure.metric]]
+        cells = cells if self.asked.tells(figure.metric) else ()
+        measure = MEASURES[self.asked.table.named[figure.metric]]
         values = [v for c in cells if (v := measure(c, figure.setting)) is not None]
         mean = fmean(values) if values else None
         apart = mean - figure.value if mean is not None and figure.value is not None else None

@@ -27,6 +27,7 @@ from coterie.methods import METHODS
 from coterie.runs.comparison import Cell, Comparison
 from coterie.studies.comparison.cells import run_cell
 from coterie.studies.comparison.running import differences, in_turn, run_missing
+from coterie.studies.reproduction.measures import RESTS_ON
 from coterie.studies.reproduction.papers import TABLES
 from coterie.studies.reproduction.table import Setting, Table
 from coterie.studies.run.started import flat, started_with
@@ -59,6 +60,11 @@ class Asked:
     def changed(self) -> list[tuple[str, Any]]:
         """The settings of this call that change what is measured."""
         return [(k, v) for k, v in self.given if k.split(".")[0] not in SILENT]
+
+    def tells(self, metric: str) -> bool:
+        """Whether runs that were cut like this can still tell a metric of the table."""
+        needed = RESTS_ON.get(self.table.named[metric], ())
+        return not any(key in needed for key, _ in self.changed)
 
 
 def find(name: str) -> Table:
@@ -99,8 +105,10 @@ def ask(
 
 
 def settings_named(table: Table, settings: Sequence[Setting], part: str) -> list[Setting]:
-    """Those of some settings of a table that have this in their name."""
-    found = [s for s in settings if part.casefold() in s.name.casefold()]
+    """Those of some settings of a table that have this name, or if none has, in their name."""
+    wanted = part.casefold()
+    exact = [s for s in settings if s.name.casefold() == wanted]
+    found = exact or [s for s in settings if wanted in s.name.casefold()]
     if not found:
         fix = f"one of {', '.join(dict.fromkeys(s.name for s in settings))}"
         raise ConfigError(f"{table.name} has no setting {part!r}", code="C070", fix=fix)

@@ -117,6 +117,11 @@ class Table:
         return DATA / f"{self.experiment}.toml"
 
     @property
+    def named(self) -> dict[str, str]:
+        """The measure behind every metric, also behind those that stand beside the paper's."""
+        return {**self.measures, **dict(self.also.values())}
+
+    @property
     def labels(self) -> tuple[str, ...]:
         """The methods as they are called here: those of the paper, and ours beside them."""
         return (*self.methods.values(), *self.beside)

@@ -31,10 +31,7 @@ NOT_HERE = {
 CIFAR = {"data.source": "cifar10", "fedclust.clusters": 2}
 SKEW20 = {"partition.kind": "label-skew", "partition.share": 0.2}
 SKEW30 = {"partition.kind": "label-skew", "partition.share": 0.3}
-DIR = {
-    "partition.kind": "noniid-labeldir:0.1",
-    "data.test": "proportions",
-}
+DIR = {"partition.kind": "noniid-labeldir:0.1"}
 
 
 def settings(name: str, **given: object) -> tuple[Setting, ...]:
