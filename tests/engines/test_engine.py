@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import pytest
@@ -13,10 +13,13 @@ from coterie.core.layout import Layout
 from coterie.core.loop import evaluate, run
 from coterie.core.types import Replies, Reply, State, Task
 from coterie.engines.front import Front
+from coterie.engines.question import Question, Refusal
+from coterie.engines.serial import Serial
 from coterie.methods.fedavg import FedAvg, FedProx
 from coterie.tasks.score import Score
 from coterie.tasks.solver import Solver
 from coterie.tasks.train import Train
+from coterie.tasks.verify import Gains
 from tests.tiny import CLASSES, client, federation, network, same
 
 SOLVER = Solver(lr=0.1, batch=8)
@@ -116,6 +119,31 @@ def test_when_nobody_is_finite_the_run_stops_and_says_why() -> None:
         list(run(FedAvg(SOLVER), poisoned(federation(), list(range(8))), 1))
     assert error.value.exit == 6
     assert "learning rate" in error.value.why
+
+
+class Useless(Serial):
+    """Nobody's answer can be used."""
+
+    def answers(self, question: Question) -> Iterator[tuple[int, Reply | Refusal]]:
+        return ((j, Refusal("of no use")) for j in range(len(question.cohort)))
+
+
+@pytest.mark.row(14)
+def test_a_question_whose_answers_are_no_use_stops_only_a_round_that_needs_them() -> None:
+    fed = poisoned(federation(), [2])
+    alone, first = torch.tensor([2]), State.shared(fed.layout.initial, 8)
+    with pytest.raises(DivergedError, match="all 1 clients"):
+        fed.at(0).ask(alone, Train(SOLVER), first)
+    assert not fed.at(0, spare=alone).ask(alone, Train(SOLVER), first), "it waits to be placed"
+    now = fed.at(0)
+    assert len(now.ask(fed.clients, Train(SOLVER), first)) == 7
+    assert not now.ask(alone, Train(SOLVER), first), "the others were heard in this round"
+    fed.backend = Useless()
+    others = fed.layout.initial[None, None]
+    assert not fed.at(0).ask(alone, Gains(SOLVER), first, others=others), "a gain is advice"
+    everybody = poisoned(federation(), list(range(8))).at(0, spare=alone)
+    with pytest.raises(DivergedError, match="all 8 clients"):
+        everybody.ask(fed.clients, Train(SOLVER), first)
 
 
 @dataclass(frozen=True)

@@ -124,6 +124,20 @@ def test_extreme_answers_end_no_run_without_a_code(
         assert HOSTILE in blamed
 
 
+@pytest.mark.parametrize(("name", "part"), CASES)
+@pytest.mark.row(14)
+def test_a_client_that_never_sends_a_number_ends_no_run(name: str, part: str) -> None:
+    # Who is left out when groups are found is asked again, alone: nobody may need its answer then.
+    fed = federation(5)
+    fed.backend = Liar(part, filled(math.nan))
+    m = method(name, fraction=1.0, **({"adjust": "all"} if name == "flhc" else {}))
+    states = list(measured(m, fed, 4))
+    assert {i for asked in fed.ledger for i in asked.rejected} <= {HOSTILE}
+    others = torch.arange(5) != HOSTILE
+    assert states[-1].round == 4
+    assert (states[-1].assign[others] >= 0).all()
+
+
 @pytest.mark.parametrize("lr", [1e10, 1e25])
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.row(14)

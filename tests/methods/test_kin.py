@@ -11,7 +11,7 @@ from torch import Tensor
 
 from coterie.core.client import Client
 from coterie.core.layout import Layout
-from coterie.core.loop import run
+from coterie.core.loop import evaluate, run
 from coterie.core.rng import stream
 from coterie.core.types import Replies, State
 from coterie.engines.front import Front
@@ -66,6 +66,18 @@ def test_planted_groups_are_found_and_stay() -> None:
         assert {tuple(groups_of(s)) for s in run(Kin(SOLVER), among(truth, seed), 6)} == {
             tuple(truth)
         }
+
+
+def test_who_left_the_finite_numbers_in_the_warm_up_is_placed_and_tested_all_the_same() -> None:
+    fed = among([0, 0, 0, 0, 1, 1, 1, 1, 0])
+    those = [*fed.population]
+    those[8] = replace(those[8], x=1e15 * those[8].x)  # its training overflows
+    fed.population = those
+    state = last(Kin(SOLVER), fed, 2)
+    assert groups_of(state)[:8] == [0, 0, 0, 0, 1, 1, 1, 1]
+    assert not len(state.unplaced)
+    assert {i for asked in fed.ledger for i in asked.rejected} == {8}, "it trains in vain"
+    assert 8 in evaluate(Kin(SOLVER), state, fed).clients
 
 
 def test_ledger_says_what_it_costs() -> None:

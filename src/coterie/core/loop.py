@@ -20,9 +20,18 @@ def run(method: Method, fed: Engine, rounds: int, state: State | None = None) ->
     while state.round < rounds:
         points.reach("round", state.round + 1)
         now = in_round(method, state.round, rounds)
-        state = replace(now.round(state, fed.at(state.round)), round=state.round + 1)
+        here = fed.at(state.round, spare=spare(state))
+        state = replace(now.round(state, here), round=state.round + 1)
         checks.finite(state.models, f"round {state.round}: a model")
         yield state
+
+
+def spare(state: State) -> Tensor:
+    """The clients without whom a round goes on: those that hold no model while others do.
+
+    Else whoever never sends anything that can be used would end a run at every try to place it.
+    """
+    return state.unplaced if len(state.placed) else state.unplaced[:0]
 
 
 def in_round(method: Method, round: int, rounds: int) -> Method:

@@ -80,6 +80,7 @@ class Task(Sendable, ABC):
     printed, compared, sent over a wire and run by any engine."""
 
     receives: ClassVar[Receives] = "own"
+    needed: ClassVar[bool] = True  # False: a round goes on though nobody's answer can be used
 
     @property
     def download(self) -> str:
@@ -239,9 +240,11 @@ class Engine(Federation, Protocol):
     def ledger(self) -> list[Asked]:
         """All that was asked since it was last emptied."""
 
-    def at(self, round: int, purpose: str = "train", attempt: int = 0) -> Engine:
+    def at(
+        self, round: int, purpose: str = "train", attempt: int = 0, spare: Tensor | None = None
+    ) -> Engine:
         """The same federation as seen in one round; its random addresses start anew, other ones
-        for each `attempt` at it."""
+        for each `attempt` at it. The round goes on without the answers of `spare` clients."""
 
     def present(self, clients: Tensor) -> Tensor:
         """Those of some clients who are there in this round; newcomers come later."""

@@ -70,6 +70,7 @@ class Front:
         self.memory: dict[int, dict[str, Tensor]] = {}
         self.heard: list[Replies] = []  # the last answers, until the next question
         self.away: Tensor | None = None  # (n,) who has not come yet; None: everybody is there
+        self.spare = self.clients[:0]  # whose answers a round goes on without
         self.round, self.purpose, self.calls, self.draws = -1, "train", 0, 0
         self.protected = False  # whether all that leaves a client must be under noise
 
@@ -95,10 +96,13 @@ class Front:
         samples = int(self.sizes.sum())
         return Setting(self.population, self.names, samples, self.layout, self.classes, self.seed)
 
-    def at(self, round: int, purpose: str = "train", attempt: int = 0) -> Self:
+    def at(
+        self, round: int, purpose: str = "train", attempt: int = 0, spare: Tensor | None = None
+    ) -> Self:
         """The same federation as seen in one round; its random addresses start anew.
 
-        Another attempt at a round draws its cohorts at addresses of its own.
+        Another attempt at a round draws its cohorts at addresses of its own. A round goes on
+        without the answers of `spare` clients.
         """
         view = copy.copy(self)
         if isinstance(self.population, Changing):
@@ -107,6 +111,7 @@ class Front:
             view.away = self.population.away(round)
         view.round, view.purpose = round, purpose
         view.calls, view.draws = 0, attempt * ATTEMPT
+        view.spare = self.spare if spare is None else spare
         return view
 
     def close(self) -> None:
@@ -189,6 +194,8 @@ class Front:
         )
         self.backend.conclude(question, got.keys(), refused)
         self.heard.append(replies := self.gather(got))
+        if replies:  # who alone was of no use need not be when it is asked again
+            self.spare = torch.cat([self.spare, cohort[~torch.isin(cohort, replies.clients)]])
         return replies
 
     def trained_on(self, question: Question, answered: Sequence[int]) -> int:
@@ -240,6 +247,7 @@ class Front:
             state,
             send,
             self.memory,
+            task.needed and not bool(torch.isin(cohort, self.spare).all()),
         )
 
     def gather(self, got: Mapping[int, Reply]) -> Replies:

@@ -60,6 +60,7 @@ class Question:
     state: State
     send: Mapping[str, Tensor]  # (m, ...) or (1, ...)
     memories: Mapping[int, Mapping[str, Tensor]]  # by client id, of those who remember anything
+    needed: bool = True  # False: the round goes on though nobody's answer can be used
 
     @cached_property
     def clients(self) -> Sequence[Client]:
@@ -152,8 +153,8 @@ class Backend(ABC):
     def conclude(
         self, question: Question, answered: Collection[int], refused: Mapping[int, Refusal]
     ) -> None:
-        """Raise if those ids whose answers can be used are too few: if there is none."""
-        if answered or not refused:
+        """Raise if too few answers, by id, can be used: none, though one is needed."""
+        if answered or not refused or not question.needed:
             return
         first, refusal = next(iter(refused.items()))
         where = f"client {question.setting.names[first]}: {refusal.why}"

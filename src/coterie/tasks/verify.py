@@ -78,6 +78,7 @@ class Gains(SteppedTask):
     used: on the odd samples, tuned on the even ones if that helps.
     """
 
+    needed = False  # nobody moves, and no groups are taken, without an answer
     adapt: Solver | None = None  # how a model is tuned before use
     train: str = "head"  # the columns that tuning trains
 

@@ -310,6 +310,17 @@ def test_without_a_quorum_nothing_changes_and_the_run_ends(tmp_path: Path) -> No
     assert same(rest[-1], states(FedAvg(SOLVER), federation())[-1])
 
 
+@pytest.mark.row(8)
+def test_a_client_that_is_never_there_does_not_stop_those_who_found_their_groups(
+    tmp_path: Path,
+) -> None:
+    rig = Rig(tmp_path, deadlines=Deadlines(deadline=5, quorum=0.75))
+    rig.grid.online -= {103}
+    state = states(Retrying(made("fedclust"), 3, rig.events.append), rig.fed, 2)[-1]
+    assert (state.round, state.unplaced.tolist()) == (2, [3])
+    assert not rig.said("abandoned")
+
+
 def test_another_attempt_draws_another_cohort(tmp_path: Path) -> None:
     rig = Rig(tmp_path, deadlines=Deadlines(deadline=5, quorum=1.0))
     first = set(rig.fed.at(0).sample(0.25).tolist())

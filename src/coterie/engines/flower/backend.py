@@ -153,6 +153,8 @@ class Flower(Backend):
         self, question: Question, answered: Collection[int], refused: Mapping[int, Refusal]
     ) -> None:
         """Abandon a round for which too few answered; a test needs but one answer."""
+        if not question.needed:
+            return
         asked = question.cohort.tolist()
         needed = self.deadlines.needed(len(asked)) if question.purpose == "train" else 1
         if not asked or len(answered) >= needed:
