@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -24,10 +25,13 @@ AGAIN = 0.05  # seconds until a signal is heard again that came at the wrong mom
 
 _begun = 0  # how much is under way that is not to be left without a word
 _stopping = False
+_outside = 0  # how many frames an exception never comes to: whoever listens has caught it
 
 
 def heed() -> None:
-    """Listen to Ctrl-C and SIGTERM."""
+    """Listen to Ctrl-C and SIGTERM; whoever calls this lets no KeyboardInterrupt pass."""
+    global _outside
+    _outside = len(stack(sys._getframe(1)))
     for number in SIGNALS:
         signal.signal(number, interrupt)
 
@@ -56,23 +60,31 @@ def interrupt(number: int, frame: FrameType | None) -> None:
 
 def importing(frame: FrameType | None) -> bool:
     """Whether a frame is below an import."""
-    return any(one.f_code.co_filename == IMPORTING for one in stack(frame))
+    return any(one.f_code.co_filename == IMPORTING for one in inside(frame))
 
 
 def lost(frame: FrameType | None) -> bool:
     """Whether an exception raised here would arrive as something else."""
     return any(
-        ((one.f_code.co_filename, one.f_code.co_name) == TEXT and one.f_back is not None)
+        (one.f_code.co_filename, one.f_code.co_name) == TEXT
         or str(one.f_globals.get("__name__", "")).partition(".")[0] == WRAPPING
-        for one in stack(frame)
+        for one in inside(frame)
     )
 
 
-def stack(frame: FrameType | None) -> Iterator[FrameType]:
+def inside(frame: FrameType | None) -> list[FrameType]:
+    """A frame and those it was called by, up to whoever listens."""
+    frames = stack(frame)
+    return frames[: max(0, len(frames) - _outside)]
+
+
+def stack(frame: FrameType | None) -> list[FrameType]:
     """A frame and all that it was called by."""
+    frames = []
     while frame is not None:
-        yield frame
+        frames.append(frame)
         frame = frame.f_back
+    return frames
 
 
 @contextmanager
