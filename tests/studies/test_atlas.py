@@ -23,7 +23,7 @@ from coterie.studies.comparison.cells import run_cell
 
 ATLAS = Atlas.load()
 # Whoever changes the grid raises its version and puts the new hash here: results are of a version.
-HASHES = {1: "fd3d13a582d6a0ab", 2: "aedc171f6fd04a98"}
+HASHES = {1: "fd3d13a582d6a0ab", 2: "aedc171f6fd04a98", 3: "684fe7b6777608c4"}
 TINY = (("train.rounds", 2), ("partition.clients", 6))
 
 

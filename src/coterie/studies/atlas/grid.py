@@ -101,7 +101,6 @@ class Atlas:
     version: int
     clients: int
     candidates: int  # of each method
-    tuning_rounds: int
     settings: Mapping[str, Any]
     roles: Mapping[str, Mapping[str, Any]]
     data: Mapping[str, Source]

@@ -161,12 +161,15 @@ class Runner:
                 storage.remove_folder(part)
 
     def choose(self, cell: Cell) -> Row:
-        """The best of a method's candidates on validation data, with a seed of its own."""
+        """The best of a method's candidates on validation data, with a seed of its own.
+
+        For as many rounds as are reported: a rate that is good at first may not be at the end, and
+        where nothing is learned before the middle, half the rounds choose by noise.
+        """
         atlas, place, method = self.asked.atlas, cell.place, cell.method
         candidates = atlas.contestant(method).candidates(method)
         seed = atlas.choosing(place)
         search = Search({method: candidates}, (seed,))
-        rounds = dict(self.asked.given).get("train.rounds", atlas.tuning_rounds)
         given = self.given(place)
 
         def make(labels: Sequence[str], rounds: int) -> Grid:
@@ -175,7 +178,7 @@ class Runner:
         where, cell = self.work / "tuning", cell._replace(seed=seed)
         self.clear()
         try:
-            best = tune(search, make, min(rounds, atlas.tuning_rounds), where)[method]
+            best = tune(search, make, dict(given)["train.rounds"], where)[method]
         except DivergedError as error:
             return self.row(cell, "choice", candidates[0].label, None, note=error.what)
         found = Tuning.load(where)
