@@ -269,15 +269,18 @@ def test_what_is_not_measured_is_a_dash_and_nothing_is_run(
     assert [p.name for p in (tmp_path / "feddsmic-2").iterdir() if p.is_dir()] == []
 
 
-def test_a_claim_is_not_tested_until_all_its_numbers_are_there() -> None:
-    best = claims.best("A", ["A", "B"], "m")
+def test_a_claim_holds_when_all_its_numbers_are_there_and_falls_by_the_first_against_it() -> None:
+    best = claims.best("A", ["A", "B", "C"], "m")
     some = {Key("A", "d", "s", "m"): 2.0}
-    assert best(some)[0] == "not tested"
-    assert best({**some, Key("B", "d", "s", "m"): 1.0})[0] == "holds"
-    assert best({**some, Key("B", "d", "s", "m"): 3.0}) == (
-        "does not hold",
-        "in 0 of 1 setting measured: d s: 2.00 against B 3.00",
-    )
+    behind, ahead = {Key("B", "d", "s", "m"): 1.0}, {Key("C", "d", "s", "m"): 3.0}
+    assert best(some)[0] == best(ahead)[0] == best(some | behind)[0] == "not tested"
+    assert best(some | behind | {Key("C", "d", "s", "m"): 0.0})[0] == "holds"
+    no = ("does not hold", "in 0 of 1 setting measured: d s: 2.00 against C 3.00")
+    assert best(some | ahead) == best(some | ahead | behind) == no
+    fast = claims.at_most("A", "m", 5)
+    assert claims.every(best, fast)(some)[0] == "not tested"
+    assert claims.every(best, fast)(some | ahead)[0] == "does not hold"
+    assert claims.every(fast, fast)(some)[0] == "holds"
 
 
 def test_clusters_are_settled_after_the_last_change_whatever_they_are_called() -> None:

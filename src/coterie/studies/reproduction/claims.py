@@ -62,17 +62,22 @@ def everywhere(
 ) -> Check:
     """A comparison of a method with all others that must come out so in every setting.
 
-    What is told of the others is the `rival` alone, the best of them.
+    What is told of the others is the `rival` alone, the best of them. One that is ahead refutes the
+    claim, whoever else is still to be measured; that nobody is can be said when all are.
     """
+    wanted = [m for m in others if m != method]
 
     def check(numbers: Numbers) -> tuple[Verdict, str]:
         said, right = [], []
         for (dataset, setting, _), mine in columns(numbers, metric, where):
             values = {k.method: v for k, v in mine.items()}
-            rest = {m: values[m] for m in others if m in values and m != method}
-            if method not in values or len(rest) < len([m for m in others if m != method]):
+            rest = {m: values[m] for m in wanted if m in values}
+            if method not in values or not rest:
                 continue
-            right.append(ahead(values[method], list(rest.values())))
+            so = ahead(values[method], list(rest.values()))
+            if so and len(rest) < len(wanted):
+                continue
+            right.append(so)
             top = next(m for m in rest if rest[m] == rival(rest.values()))
             ours, theirs = number(values[method]), number(rest[top])
             said.append(f"{dataset} {setting}: {ours} against {top} {theirs}")
@@ -127,14 +132,15 @@ def bounded(method: str, metric: str, right: Callable[[float], bool], where: str
 
 
 def every(*checks: Check) -> Check:
-    """Several checks as one: it holds if all do, and is not tested while one is not."""
+    """Several checks as one: it holds if all do, does not if one does not, and else is untested."""
 
     def check(numbers: Numbers) -> tuple[Verdict, str]:
         found = [one(numbers) for one in checks]
-        told = "; ".join(dict.fromkeys(by for _, by in found))
-        if any(verdict == "not tested" for verdict, _ in found):
-            return "not tested", ""
-        return verdict([said == "holds" for said, _ in found]), told
+        told = "; ".join(dict.fromkeys(by for _, by in found if by))
+        verdicts = {said for said, _ in found}
+        if "does not hold" in verdicts:
+            return "does not hold", told
+        return ("not tested", "") if "not tested" in verdicts else ("holds", told)
 
     return check
 
