@@ -38,7 +38,7 @@ except NotCompilableError as why:
     pytest.skip(str(why), allow_module_level=True)
 
 from coterie.engines.compiled.backend import Compiled
-from coterie.engines.compiled.network import Gradients, Network, UnfitError
+from coterie.engines.compiled.network import ROOM, Gradients, Network, UnfitError, Workspace
 from coterie.engines.compiled.objects import machine
 from tests.engines.guarded import Guard
 
@@ -209,9 +209,17 @@ TERMS: dict[str, tuple[Solver, dict[str, Any]]] = {
     "pulled": (Solver(lr=0.1, batch=4, epochs=2, prox=0.3), {"anchor": 0.2}),
     "shifted": (Solver(lr=0.1, batch=4, optimiser=SGD(momentum=0.5)), {"shift": 0.1}),
     "head": (Solver(lr=0.1, batch=4, optimiser=SGD(0.5, 0.1), prox=0.2), {"train": "head"}),
+    "head, again and again": (
+        Solver(lr=0.1, batch=4, epochs=3, optimiser=SGD(0.5, 0.1), prox=0.2),
+        {"train": "head", "anchor": 0.2, "shift": 0.1},
+    ),
+    "one layer of the body": (Solver(lr=0.1, batch=4, optimiser=SGD(0.5)), {"train": "4"}),
+    "first layer": (Solver(lr=0.1, batch=4, optimiser=SGD(0.5)), {"train": "0"}),
+    "a bias": (Solver(lr=0.1, batch=4, epochs=2), {"train": "0.bias"}),
     "body": (Solver(lr=0.1, batch=4, optimiser=SGD(0.5, 0.1)), {"train": "body", "shift": 0.1}),
     "meta": (Solver(lr=0.1, batch=4, epochs=2, meta=0.05, optimiser=SGD(momentum=0.5)), {}),
     "meta, head": (Solver(lr=0.1, batch=4, meta=0.05), {"train": "head"}),
+    "meta, head, again": (Solver(lr=0.1, batch=4, epochs=3, meta=0.05), {"train": "head"}),
     "everything": (
         Solver(lr=0.1, batch=3, epochs=2, prox=0.1, meta=0.05, optimiser=SGD(0.5, 0.01)),
         {"anchor": 0.1, "shift": 0.05},
@@ -236,6 +244,45 @@ def test_every_term_of_a_solver(case: str) -> None:
         for k, v in told.items()
     }
     agrees(small(), (2, 6, 6), solver, **how)
+
+
+class Fenced(Network):
+    """What a last layer is given lies between forbidden pages."""
+
+    def given(self, space: Workspace, x: Tensor, features: int = 0) -> Tensor:
+        self.fence = Guard(room=0)
+        said = super().given(space, x, features)
+        y, order = torch.from_numpy(self.fence("array", said.numel())), torch.arange(len(x))
+        places = (x.data_ptr(), order.data_ptr(), len(x), y.data_ptr(), bool(features))
+        self.machine.read(space.buffers, space.row("w").ctypes.data, *places)
+        assert torch.equal(y.view_as(said), said)
+        return y.view_as(said)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(networks(), st.integers(1, 13), st.integers(1, 70), st.sampled_from([0.0, 0.05]))
+def test_a_head_that_learns_from_what_it_is_given_once_has_the_bits_of_one_that_does_not(
+    made: tuple[nn.Module, tuple[int, ...], int], batch: int, n: int, meta: float
+) -> None:
+    net, shape, classes = made
+    layout = Layout(seeded(net))
+    plan = planned(layout, shape)
+    mine = Fenced(plan, machine(plan)[0], guard := Guard())
+    solver = Solver(lr=0.05, optimiser=SGD(0.5, 0.01), batch=batch, epochs=3, meta=meta)
+    work = Descent(solver, person(n, shape, classes), layout.initial, stream(1), train="head")
+    found = []
+    for room in (ROOM, 0):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("coterie.engines.compiled.network.ROOM", room)
+            found.append(mine.train(replace(work, rng=stream(1)), layout))
+    (once, steps), (always, taken) = found
+    assert steps == taken
+    assert torch.equal(once, always)
+    assert not torch.equal(once, layout.initial)
+    assert hasattr(mine, "fence") == (len(plan.stages) > 1)
+    if len(plan.stages) > 1:
+        mine.fence.check()
+    guard.check()
 
 
 @dataclass(frozen=True)

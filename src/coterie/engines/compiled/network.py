@@ -22,6 +22,7 @@ from coterie.tasks.solver import Descent
 
 TYPES: dict[str, Any] = {"array": np.float32, "smalls": np.int32, "ints": np.int64}
 LINE = 64  # bytes: where buffers begin
+ROOM = 1 << 24  # numbers that the last layer is given at most, of all samples: 64 MB
 TILE = 8  # samples that are computed beyond the last at most, and never used
 
 Memory = Callable[[str, int], NDArray[Any]]
@@ -123,6 +124,9 @@ class Network:
         if solver.meta:
             space.row("there")
             space.row("spare").fill(0)
+        ready = self.head_alone(learns, len(x)) and len(seen) > len(x)
+        if ready:  # all that it learns from, once instead of in every step
+            x = self.given(space, x, self.plan.features)
         numbers = (solver.lr, sgd.momentum, sgd.weight_decay, solver.prox, solver.meta, terms)
         rates = np.array(numbers, np.float32)
         assert len(rates) == len(RATES)
@@ -137,8 +141,14 @@ class Network:
             len(sizes),
             learns.ctypes.data,
             rates.ctypes.data,
+            ready,
         )
         return self.row(space), len(sizes)
+
+    def head_alone(self, learns: NDArray[np.int64], n: int) -> bool:
+        """Whether the last layer alone learns, and there is room for what it is given."""
+        body = learns[: -len(self.plan.stages[-1].tensors)]
+        return 0 < n * self.plan.features <= ROOM and not body.any()
 
     def fill(self, space: Workspace, name: str, row: Tensor | None) -> None:
         """Put a row into the kernels' order; None is zero."""
@@ -179,14 +189,16 @@ class Network:
         """(N, K) the logits of one model for each of some sets of samples."""
         space = self.workspace(READING)
         self.fill(space, "w", row)
-        w, found = space.row("w").ctypes.data, []
-        for x in map(self.checked, sets):
-            n, logits, order = len(x), torch.empty(len(x), self.plan.outputs), torch.arange(len(x))
-            found.append(logits)
-            if n:
-                places = (x.data_ptr(), order.data_ptr(), n, logits.data_ptr())
-                self.machine.read(space.buffers, w, *places)
-        return found
+        return [self.given(space, self.checked(x)) for x in sets]
+
+    def given(self, space: Workspace, x: Tensor, features: int = 0) -> Tensor:
+        """(N, K) what the model in `space` says of samples, or so many numbers as its features."""
+        y, order = torch.empty(len(x), features or self.plan.outputs), torch.arange(len(x))
+        if len(x):
+            places = (x.data_ptr(), order.data_ptr(), len(x), y.data_ptr())
+            w = space.row("w").ctypes.data
+            self.machine.read(space.buffers, w, *places, bool(features))
+        return y
 
     # -- checks -----------------------------------------------------------------------------------
 

@@ -28,9 +28,9 @@ TARGET = "x86-64-v3"  # every processor with AVX2 and FMA: the same code, so the
 HASH = 32  # bytes
 POINTER, INT = ctypes.c_void_p, ctypes.c_int64
 SIGNATURES: dict[str, list[Any]] = {
-    "train": [POINTER] * 7 + [INT] + [POINTER] * 2,
+    "train": [POINTER] * 7 + [INT] + [POINTER] * 2 + [INT],
     "gradient": [POINTER] * 5 + [INT, POINTER],
-    "read": [POINTER] * 4 + [INT, POINTER],
+    "read": [POINTER] * 4 + [INT, POINTER, INT],
     "arrange": [POINTER] * 2,
     "restore": [POINTER] * 2,
 }

@@ -67,6 +67,11 @@ class Plan:
         return self.stages[-1].leaves
 
     @property
+    def features(self) -> int:
+        """Numbers that the last stage is given, of a sample; 0 if it is the only one."""
+        return self.stages[-2].leaves if len(self.stages) > 1 else 0
+
+    @property
     def inputs(self) -> int:
         """Numbers in a sample."""
         return prod(self.sample)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,31 +17,15 @@ from coterie.engines.compiled.plan import Plan, Stage
 from coterie.engines.compiled.pooling import Mean
 from coterie.engines.compiled.settings import RATES, READING, ROWS
 
-BATCH = {"buffers": "arrays", "w": "array", "x": "array", "order": "ints", "count": "int"}
+SAMPLES = {"buffers": "arrays", "w": "array", "x": "array", "order": "ints", "count": "int"}
+BATCH = {**SAMPLES, "ready": "int"}
 LEARNING = {"labels": "ints", "learns": "ints", **steps.STEP}
-TRAIN = {
-    "buffers": "arrays",
-    "rows": "arrays",
-    "x": "array",
-    "labels": "ints",
-    "order": "ints",
-    "inner": "ints",
-    "sizes": "ints",
-    "steps": "int",
-    "learns": "ints",
-    "rates": "array",
-}
-GRADIENT = {
-    "buffers": "arrays",
-    "rows": "arrays",
-    "x": "array",
-    "labels": "ints",
-    "order": "ints",
-    "count": "int",
-    "learns": "ints",
-}
+LABELLED = {"buffers": "arrays", "rows": "arrays", "x": "array", "labels": "ints", "order": "ints"}
+STEPS = {"inner": "ints", "sizes": "ints", "steps": "int", "learns": "ints", "rates": "array"}
+TRAIN = {**LABELLED, **STEPS, "ready": "int"}
+GRADIENT = {**LABELLED, "count": "int", "learns": "ints"}
 ORDER = {"row": "array", "w": "array"}
-READ = {"buffers": "arrays", "w": "array", "x": "array", "order": "ints", "n": "int", "y": "array"}
+READ = {**SAMPLES, "y": "array", "features": "int"}
 
 
 class Program:
@@ -59,6 +43,7 @@ class Program:
             self.stage(n, stage)
         self.kernel("loss", activation.loss_backward, "aaiin", classes=plan.outputs)
         self.kernel("gather", samples.gather(plan), "aiain")
+        self.kernel("rows", samples.rows, "aian", size=plan.features)
         self.forward = self.define("forward", BATCH, self.write_forward)
         self.backward = self.define("backward", BATCH | LEARNING, self.write_backward)
         self.define("train", TRAIN, self.write_train, public=True)
@@ -128,26 +113,47 @@ class Program:
         return Array(f, buffers[self.names.index(name)].raw, kind)
 
     def write_forward(self, f: Function) -> None:
-        """The mini-batch from the samples to the logits."""
-        buffers, w, x, order, count = f.arguments
+        """The mini-batch from the samples to the logits.
+
+        Or from what the last layer is given, if that is `ready` in place of the samples.
+        """
+        buffers, w, x, order, count, ready = f.arguments
         mine = partial(self.buffer, f, buffers)
-        places, conv_first = mine("places"), "a0" in self.names
-        a = mine("a0") if conv_first else x
-        self.call(f, "gather", x, order, a, places, count)
-        for n, stage in enumerate(self.plan.stages, 1):
-            kernel, y = stage.kernel, mine(f"a{n}")
-            weight, bias = w.start(stage.weight), w.start(stage.bias)
-            if isinstance(kernel, Dense):
-                self.call(f, f"forward{n}", a, places, weight, bias, y, count)
-            elif isinstance(kernel, Mean):
-                with f.loop(0, count) as b:
-                    image, to = a.start(b * kernel.image.size), y.start(b * kernel.out.size)
-                    self.call(f, f"forward{n}", image, to)
-            else:
-                self.write_convolution(f, n, kernel, mine, (a, weight, bias, y), count)
-            if stage.relu:
-                self.call(f, f"relu{n}", y, count)
-            a = y
+        last = len(self.plan.stages)
+        if last > 1:
+            with f.when(ready > 0):
+                self.call(f, "rows", x, order, mine(f"a{last - 1}"), count)
+        with f.when(ready < 1):
+            to = mine("a0") if "a0" in self.names else x
+            self.call(f, "gather", x, order, to, mine("places"), count)
+            for n in range(1, last):
+                self.write_layer(f, n, mine, (w, x), count)
+        self.write_layer(f, last, mine, (w, x), count)
+
+    def write_layer(
+        self,
+        f: Function,
+        n: int,
+        mine: Callable[[str], Array],
+        arrays: tuple[Array, Array],
+        count: Value,
+    ) -> None:
+        """One stage of the way from the samples to the logits."""
+        w, x = arrays
+        stage = self.plan.stages[n - 1]
+        kernel, y = stage.kernel, mine(f"a{n}")
+        a = mine(f"a{n - 1}") if f"a{n - 1}" in self.names else x
+        weight, bias = w.start(stage.weight), w.start(stage.bias)
+        if isinstance(kernel, Dense):
+            self.call(f, f"forward{n}", a, mine("places"), weight, bias, y, count)
+        elif isinstance(kernel, Mean):
+            with f.loop(0, count) as b:
+                image, to = a.start(b * kernel.image.size), y.start(b * kernel.out.size)
+                self.call(f, f"forward{n}", image, to)
+        else:
+            self.write_convolution(f, n, kernel, mine, (a, weight, bias, y), count)
+        if stage.relu:
+            self.call(f, f"relu{n}", y, count)
 
     def write_convolution(
         self,
@@ -173,33 +179,59 @@ class Program:
                 self.call(f, f"maximum{n}", found, to, which)
 
     def write_backward(self, f: Function) -> None:
-        """From the logits to the weights, which take their step at once."""
-        buffers, w, x, order, count, labels, learns, move, velocity, *rates = f.arguments
+        """From the logits to the weights, which take their step at once.
+
+        No further than to the first layer that learns: of a network whose head alone does, there
+        is no way back through its images.
+        """
+        buffers, w, x, order, count, _, labels, learns, *target = f.arguments
         mine = partial(self.buffer, f, buffers)
         last = len(self.plan.stages)
         self.call(f, "loss", mine(f"a{last}"), mine(f"g{last}"), labels, order, count)
         for n in range(last, 0, -1):
-            stage = self.plan.stages[n - 1]
-            a, g, kernel = mine(f"a{n}"), mine(f"g{n}"), stage.kernel
-            if stage.relu:
-                self.call(f, f"stop{n}", a, g, count)
-            if isinstance(kernel, Convolution):
-                weight = w.start(stage.weight), learns[stage.tensors[0]] > 0
-                self.write_gradients(f, n, kernel, mine, weight, count)
-            elif isinstance(kernel, Mean):
-                self.write_shares(f, n, kernel, mine, count)
-            elif n > 1:
+            with f.when(self.learning(learns, n)):
+                self.write_stage(f, n, mine, (w, x, learns), count, target)
+
+    def learning(self, learns: Array, n: int) -> Value:
+        """Whether anything learns in the first n stages."""
+        first, *others = (learns[t] for stage in self.plan.stages[:n] for t in stage.tensors)
+        return sum(others, start=first) > 0
+
+    def write_stage(
+        self,
+        f: Function,
+        n: int,
+        mine: Callable[[str], Array],
+        arrays: tuple[Array, Array, Array],
+        count: Value,
+        target: Sequence[Array | Value],
+    ) -> None:
+        """The way back through one stage, and its own step."""
+        w, x, learns = arrays
+        move, velocity, *rates = target
+        assert isinstance(move, Array)
+        assert isinstance(velocity, Array)
+        stage = self.plan.stages[n - 1]
+        a, g, kernel = mine(f"a{n}"), mine(f"g{n}"), stage.kernel
+        if stage.relu:
+            self.call(f, f"stop{n}", a, g, count)
+        if isinstance(kernel, Convolution):
+            self.write_gradients(f, n, kernel, mine, (w.start(stage.weight), learns), count)
+        elif isinstance(kernel, Mean):
+            self.write_shares(f, n, kernel, mine, count)
+        elif n > 1:
+            with f.when(self.learning(learns, n - 1)):
                 self.call(f, f"inputs{n}", g, w.start(stage.weight), mine(f"g{n - 1}"), count)
-            for tensor, start in zip(stage.tensors, (stage.weight, stage.bias), strict=False):
-                target = (move.start(start), velocity.start(start), *rates)
-                with f.when(learns[tensor] > 0):
-                    if tensor != stage.tensors[0]:
-                        self.call(f, f"bias{n}", g, count, *target)
-                    elif isinstance(kernel, Convolution):
-                        self.call(f, f"step{n}", mine(f"dw{n}"), *target)
-                    else:
-                        image = mine(f"a{n - 1}") if n > 1 else x
-                        self.call(f, f"weights{n}", image, mine("places"), g, count, *target)
+        for tensor, start in zip(stage.tensors, (stage.weight, stage.bias), strict=False):
+            there = (move.start(start), velocity.start(start), *rates)
+            with f.when(learns[tensor] > 0):
+                if tensor != stage.tensors[0]:
+                    self.call(f, f"bias{n}", g, count, *there)
+                elif isinstance(kernel, Convolution):
+                    self.call(f, f"step{n}", mine(f"dw{n}"), *there)
+                else:
+                    image = mine(f"a{n - 1}") if n > 1 else x
+                    self.call(f, f"weights{n}", image, mine("places"), g, count, *there)
 
     def write_gradients(
         self,
@@ -207,21 +239,24 @@ class Program:
         n: int,
         conv: Convolution,
         mine: Callable[[str], Array],
-        weight: tuple[Array, Value],
+        arrays: tuple[Array, Array],
         count: Value,
     ) -> None:
         """The way back through a convolution, some samples at a time."""
-        w, learns = weight
+        w, learns = arrays
         listed = mine(f"fields{n}"), mine(f"numbers{n}"), mine(f"ends{n}")
+        own = learns[self.plan.stages[n - 1].tensors[0]] > 0
         with f.loop(0, count, conv.together) as b:
             some = f.least(count - b, conv.together)
             g, image = mine(f"g{n}").start(b * conv.out.size), b * conv.image.size
             where = mine(f"where{n}").start(conv.place(b, f.number(0), f.number(0)))
             self.call(f, f"list{n}", g, where, *listed, some)
-            with f.when(learns):
+            with f.when(own):
                 self.call(f, f"weights{n}", mine(f"a{n - 1}").start(image), *listed, mine(f"dw{n}"))
             if n > 1:
-                self.call(f, f"inputs{n}", w, *listed, mine(f"g{n - 1}").start(image), some)
+                with f.when(self.learning(learns, n - 1)):
+                    to = mine(f"g{n - 1}").start(image)
+                    self.call(f, f"inputs{n}", w, *listed, to, some)
 
     def write_shares(
         self, f: Function, n: int, mean: Mean, mine: Callable[[str], Array], count: Value
@@ -234,7 +269,7 @@ class Program:
 
     def write_train(self, f: Function) -> None:
         """All steps of one client."""
-        buffers, rows, x, labels, order, inner, sizes, count, learns, given = f.arguments
+        buffers, rows, x, labels, order, inner, sizes, count, learns, given, ready = f.arguments
         row = {name: Array(f, rows[k].raw, KINDS["array"]) for k, name in enumerate(ROWS)}
         rate = {name: given[k] for k, name in enumerate(RATES)}
         w, velocity, zero, one = row["w"], row["velocity"], f.real(0.0), f.real(1.0)
@@ -242,8 +277,9 @@ class Program:
         seen = f.variable(f.number(0))
 
         def learn(read: Array, order: Array, size: Value, *target: Array | Value) -> None:
-            f.call(self.forward, buffers, read, x, order, size)
-            f.call(self.backward, buffers, read, x, order, size, labels, learns, *target)
+            batch = (buffers, read, x, order, size, ready)
+            f.call(self.forward, *batch)
+            f.call(self.backward, *batch, labels, learns, *target)
 
         with f.loop(0, count) as s:
             size, now = sizes[s], order.start(seen.now)
@@ -268,9 +304,9 @@ class Program:
         buffers, rows, x, labels, order, count, learns = f.arguments
         w, gradient, beside = (Array(f, rows[k].raw, KINDS["array"]) for k in range(3))
         nothing = [f.real(0.0)] * 3
-        f.call(self.forward, buffers, w, x, order, count)
-        batch = (buffers, w, x, order, count, labels, learns)
-        f.call(self.backward, *batch, beside, gradient, *nothing)
+        batch = (buffers, w, x, order, count, f.number(0))
+        f.call(self.forward, *batch)
+        f.call(self.backward, *batch, labels, learns, beside, gradient, *nothing)
 
     def write_order(self, f: Function, back: bool) -> None:
         """A row from PyTorch's order into the kernels', or back."""
@@ -284,12 +320,14 @@ class Program:
                     (stage.turn.back if back else stage.turn).write(f, x, y)
 
     def write_read(self, f: Function) -> None:
-        """The logits of n samples."""
-        buffers, w, x, order, n, y = f.arguments
-        size, last = self.plan.outputs, len(self.plan.stages)
+        """The logits of n samples, or the features: what the last layer is given."""
+        buffers, w, x, order, n, y, features = f.arguments
+        last = len(self.plan.stages)
         with f.loop(0, n, READING) as at:
             count = f.least(n - at, READING)
-            f.call(self.forward, buffers, w, x, order.start(at), count)
-            found = self.buffer(f, buffers, f"a{last}")
-            with f.loop(0, count) as b, f.loop(0, size) as k:
-                y[(at + b) * size + k] = found[b * size + k]
+            f.call(self.forward, buffers, w, x, order.start(at), count, f.number(0))
+            for stage, wanted in ((last, features < 1), (last - 1, features > 0)):
+                if stage:
+                    size, found = self.plan.stages[stage - 1].leaves, f"a{stage}"
+                    with f.when(wanted), f.loop(0, count) as b, f.loop(0, size) as k:
+                        y[(at + b) * size + k] = self.buffer(f, buffers, found)[b * size + k]

@@ -32,6 +32,18 @@ def gather(plan: Plan) -> Callable[[Function], None]:
     return write
 
 
+def rows(f: Function, size: int) -> None:
+    """Some rows of x, one after another, into a."""
+    x, order, a, count = f.arguments
+    with f.loop(0, count) as b:
+        row, to = x.start(order[b] * size), a.start(b * size)
+
+        def some(j: Any, lanes: list[int]) -> None:
+            to.put(j, row.vector(j, lanes[0]), lanes[0])
+
+        f.in_vectors(size, 1, some)
+
+
 def copy_image(f: Function, x: Array, a: Array, image: Frame) -> None:
     """One sample (channels, height, width) into the middle of its frame, channels last."""
     if image.channels > 1:
