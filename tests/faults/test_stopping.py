@@ -102,12 +102,12 @@ def test_a_program_that_is_itself_a_text_stops_where_it_is(tmp_path: Path) -> No
 @pytest.mark.row(3)
 def test_no_exception_is_raised_where_pydantic_would_wrap_it(tmp_path: Path) -> None:
     script = (
-        "import time\nfrom typing import Annotated\n"
+        "import os, time\nfrom typing import Annotated\n"
         "from pydantic import BeforeValidator, TypeAdapter\n"
         "from coterie.core import stopping\nstopping.heed()\n"
         "def slow(x):\n    print('here', flush=True)\n    time.sleep(0.4)\n    return x\n"
         "try:\n    TypeAdapter(Annotated[int, BeforeValidator(slow)]).validate_python(3)\n"
-        "    print('valid', flush=True)\n    time.sleep(60)\n"
+        "    os.write(1, b'valid\\n')\n    time.sleep(60)\n"  # whole, or not at all
         "except KeyboardInterrupt:\n    print('in good order', flush=True)\n"
     )
     pipe = subprocess.PIPE
