@@ -22,7 +22,7 @@ stopping.heed()
 {begun}
 try:
     import slow
-    print("imported", flush=True)
+    os.write(1, b"imported\\n")  # whole, or not at all
     time.sleep(60)
 except KeyboardInterrupt:
     print("in good order", flush=True)
