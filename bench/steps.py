@@ -53,7 +53,8 @@ def measure(workload: Workload, repeat: int) -> tuple[float, dict[str, float]]:
     layout = ct.Layout(workload.network())
     program = Timed(planned(layout, workload.shape))
     machine: Any = Machine(compiled(str(program)))
-    clocks = (ctypes.c_int64 * ROOM).from_address(machine.engine.get_global_value_address("clocks"))
+    address = machine.loaded.engine.get_global_value_address("clocks")
+    clocks = (ctypes.c_int64 * ROOM).from_address(address)
     network = Network(program.plan, machine)
     client = ct.Population.of([workload.client(0)], CLASSES, test_share=0.0)[0]
     sgd = ct.SGD(momentum=workload.momentum)

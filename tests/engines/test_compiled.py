@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -487,6 +488,29 @@ def test_samples_are_not_read_beyond_their_end() -> None:
         b, _ = mine.train(Descent(solver, given, layout.initial, stream(1)), layout)
         assert torch.equal(a, b)
         assert torch.equal(*(mine.read(layout.initial, [c.x])[0] for c in (client, given)))
+
+
+@pytest.mark.parametrize(("n", "batch", "meta"), [(9, 4, 0.0), (9, 2, 0.1), (1, 4, 0.0)])
+def test_orders_are_not_read_beyond_their_end(
+    n: int, batch: int, meta: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The samples of the next mini-batch are fetched ahead: behind the last one there are none."""
+    guard, joined = Guard(room=0), torch.cat
+
+    def guarded(parts: Sequence[Tensor]) -> Tensor:
+        order = joined(list(parts))
+        place = guard("ints", len(order))
+        place[:] = order.numpy()
+        return torch.from_numpy(place)
+
+    layout = Layout(seeded(nn.Sequential(nn.Linear(13, K))))
+    mine, _ = network(layout, (13,))
+    solver, client = Solver(batch=batch, epochs=2, meta=meta), person(n, (13,))
+    wanted, _ = mine.train(Descent(solver, client, layout.initial, stream(1)), layout)
+    monkeypatch.setattr(torch, "cat", guarded)
+    got, _ = mine.train(Descent(solver, client, layout.initial, stream(1)), layout)
+    assert torch.equal(got, wanted)
+    guard.check()
 
 
 def test_threads_do_not_meet() -> None:

@@ -1,4 +1,7 @@
-"""A fully connected layer: y = x w + bias, with w (in, out) and samples one below the other."""
+"""A fully connected layer: y = x w' + bias, with w (out, in) and samples one below the other.
+
+Vectors lie along the features: along outputs, of which a last layer has few, lanes would be idle.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,8 @@ from coterie.engines.compiled.step import Step
 if TYPE_CHECKING:
     from coterie.engines.compiled.loops import Array, Function, Value
 
-STREAM = 65536  # bytes of weights, above which they are read some features at a time
-FEATURES = 32  # how many
+CHUNK = 1024  # features of a group of outputs that stay in the cache from sample to sample
+SUMS = 12  # vectors of sums that stay in registers beside what they are made of
 TILE = 5  # samples in registers at once: of 10, 20, 50 or 100 none is computed for nothing
 
 
@@ -29,44 +32,48 @@ class Dense:
         """The features of sample b."""
         return x.start(places[b] if self.listed else b * self.inputs)
 
-    def forward(self, f: Function) -> None:
-        """y[b, o] = bias[o] + sum over i of x[b, i] w[i, o].
+    @property
+    def group(self) -> int:
+        """Outputs that are summed at once, times two samples or vectors: groups alike in size."""
+        groups = -(-self.outputs // (SUMS // 2))
+        return -(-self.outputs // groups)
 
-        A tile of samples x 16 outputs is in registers. Many weights are read in one stream: some
-        features of all outputs at a time, with the sums put down in between.
+    def forward(self, f: Function) -> None:
+        """y[b, o] = bias[o] + sum over i of x[b, i] w[o, i].
+
+        A tile of samples x outputs is in registers, a vector of features each: its lanes are summed
+        at the end, or after as many features as the cache can hold.
         """
         x, places, w, bias, y, count = f.arguments
         n, m = self.inputs, self.outputs
-        some = n if 4 * n * m <= STREAM else FEATURES
         with f.loop(0, count) as b:
             self.fill(f, y.start(b * m), bias)
 
-        def tile(i0: Any, features: int) -> None:
-            with f.loop(0, count, TILE) as b:
-                samples = [self.sample(x, places, b + j).start(i0) for j in range(TILE)]
+        def chunk(i0: Any, features: int) -> None:
+            def outputs(o: Any, some: int) -> None:
+                tile = min(SUMS // some, TILE)
+                weights = [w.start((o + k) * n + i0) for k in range(some)]
+                with f.loop(0, count, tile) as b:
+                    samples = [self.sample(x, places, b + j).start(i0) for j in range(tile)]
+                    sums = [f.variables(some) for _ in samples]
 
-                def outputs(o: Any, lanes: list[int]) -> None:
-                    sums = [
-                        [
-                            f.variable(y.vector((b + j) * m + o + LANES * v))
-                            for v in range(len(lanes))
-                        ]
-                        for j in range(TILE)
-                    ]
-                    with f.loop(0, features) as i:
-                        at = (i + i0) * m + o
-                        weights = [w.vector(at + LANES * v) for v in range(len(lanes))]
-                        for row, sample in zip(sums, samples, strict=True):
-                            number = sample[i].spread()
-                            for s, weight in zip(row, weights, strict=True):
-                                s.add_product(number, weight)
+                    def vector(i: Any, lanes: list[int]) -> None:
+                        # Beyond the last feature nothing is read: lanes are summed, all of them.
+                        here = [sample.vector(i, lanes[0]) for sample in samples]
+                        for k, mine in enumerate(weights):
+                            weight = mine.vector(i, lanes[0])
+                            for row, numbers in zip(sums, here, strict=True):
+                                row[k].add_product(numbers, weight)
+
+                    f.in_vectors(features, 1, vector)
                     for j, row in enumerate(sums):
-                        for v, s in enumerate(row):
-                            y.put((b + j) * m + o + LANES * v, s.now, lanes[v])
+                        total = totals([s.now for s in row] + [f.zero] * (LANES - some))
+                        at = (b + j) * m + o
+                        y.put(at, y.vector(at) + total, some)
 
-                f.in_vectors(m, 2, outputs)
+            f.in_tiles(m, self.group, outputs)
 
-        f.in_tiles(n, some, tile)
+        f.in_tiles(n, CHUNK, chunk)
 
     def fill(self, f: Function, y: Array, bias: Array) -> None:
         """Every sum begins with its bias."""
@@ -77,54 +84,49 @@ class Dense:
         f.in_vectors(self.outputs, 1, some)
 
     def backward_inputs(self, f: Function) -> None:
-        """dx[b, i] = sum over o of g[b, o] w[i, o]: two samples x four features at a time."""
+        """dx[b, i] = sum over o of g[b, o] w[o, i]: five samples x two vectors of features."""
         g, w, dx, count = f.arguments
         n, m = self.inputs, self.outputs
 
-        def tile(i: Any, features: int) -> None:
-            with f.loop(0, count, 2) as b:
-                sums = f.variables(8)
+        def features(i: Any, lanes: list[int]) -> None:
+            with f.loop(0, count, TILE) as b:
+                sums = [f.variables(len(lanes)) for _ in range(TILE)]
+                with f.loop(0, m) as o:
+                    weights = [w.vector(o * n + i + LANES * v) for v in range(len(lanes))]
+                    for j, row in enumerate(sums):
+                        number = g[(b + j) * m + o].spread()
+                        for s, weight in zip(row, weights, strict=True):
+                            s.add_product(number, weight)
+                for j, row in enumerate(sums):
+                    for v, s in enumerate(row):
+                        dx.put((b + j) * n + i + LANES * v, s.now, lanes[v])
 
-                def outputs(o: Any, lanes: list[int]) -> None:
-                    whole = lanes[0] == LANES
-                    here = [g.vector((b + j) * m + o) for j in range(2)]
-                    here = here if whole else [v.first(lanes[0]) for v in here]
-                    for k in range(features):
-                        weight = w.vector((i + k) * m + o)
-                        weight = weight if whole else weight.first(lanes[0])
-                        for j in range(2):
-                            sums[4 * j + k].add_product(weight, here[j])
-
-                f.in_vectors(m, 1, outputs)
-                both = totals(f, [s.now for s in sums])
-                high = both.shuffled(both, [4, 5, 6, 7, 0, 1, 2, 3])
-                for j, four in enumerate((both, high)):
-                    dx.put((b + j) * n + i, four, features)
-
-        f.in_tiles(n, 4, tile)
+        f.in_vectors(n, 2, features)
 
     def backward_weights(self, f: Function) -> None:
-        """dw[i, o] = sum over b of x[b, i] g[b, o], and the step: four features x 24 outputs."""
-        x, places, g, count, *target = f.arguments
-        step, m = Step.of(f, *target), self.outputs
+        """dw[o, i] = sum over b of g[b, o] x[b, i], and the step: a group x two vectors."""
+        x, places, ahead, g, count, *target = f.arguments
+        step, n, m = Step.of(f, *target), self.inputs, self.outputs
 
-        def features(i: Any, many: int) -> None:
-            def outputs(o: Any, lanes: list[int]) -> None:
-                sums = [f.variables(len(lanes)) for _ in range(many)]
+        def outputs(o: Any, some: int) -> None:
+            def features(i: Any, lanes: list[int]) -> None:
+                sums = [f.variables(len(lanes)) for _ in range(some)]
                 with f.loop(0, count) as b:
                     sample = self.sample(x, places, b).start(i)
-                    here = [g.vector(b * m + o + LANES * v) for v in range(len(lanes))]
+                    if self.listed:  # samples lie far apart, and the next ones elsewhere
+                        self.sample(x, ahead, b).fetch(i)
+                    here = [sample.vector(LANES * v, wide) for v, wide in enumerate(lanes)]
                     for k, row in enumerate(sums):
-                        number = sample[k].spread()
-                        for s, gradient in zip(row, here, strict=True):
-                            s.add_product(number, gradient)
+                        number = g[b * m + o + k].spread()
+                        for s, numbers in zip(row, here, strict=True):
+                            s.add_product(number, numbers)
                 for k, row in enumerate(sums):
                     for v, s in enumerate(row):
-                        step.apply((i + k) * m + o + LANES * v, s.now, lanes[v])
+                        step.apply((o + k) * n + i + LANES * v, s.now, lanes[v])
 
-            f.in_vectors(m, 3, outputs)
+            f.in_vectors(n, 2, features)
 
-        f.in_tiles(self.inputs, 4, features)
+        f.in_tiles(m, self.group, outputs)
 
     def backward_bias(self, f: Function) -> None:
         """The sum of g over the samples, and the step."""
@@ -140,7 +142,7 @@ class Dense:
         f.in_vectors(self.outputs, 1, outputs)
 
 
-def totals(f: Function, eight: list[Value]) -> Value:
+def totals(eight: list[Value]) -> Value:
     """The sum of the lanes of each of eight vectors, as one vector."""
 
     def pairs(a: Value, b: Value) -> Value:

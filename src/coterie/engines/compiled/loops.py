@@ -19,6 +19,7 @@ INT, SMALL, REAL, BIT = ir.IntType(64), ir.IntType(32), ir.FloatType(), ir.IntTy
 VECTOR, SMALLS = ir.VectorType(REAL, LANES), ir.VectorType(SMALL, LANES)
 KINDS = {"int": INT, "real": REAL, "array": REAL, "ints": INT, "smalls": SMALL, "arrays": None}
 POINTER = ir.PointerType()
+NEAR = 2  # how near memory is fetched: a mini-batch has room in the second cache
 
 
 class Value:
@@ -194,6 +195,10 @@ class Array:
         wide = [i if i < lanes else lanes for i in range(LANES)]
         return Value(self.f, raw).shuffled(nothing, wide)
 
+    def fetch(self, at: Value | int) -> None:
+        """Have memory bring what is there, meanwhile: it will be read soon."""
+        self.f.fetch(self.start(at).raw)
+
     def put(self, at: Value | int, value: Value, lanes: int = LANES) -> None:
         """Write the first lanes of a vector, and nothing beside them."""
         if lanes < LANES:
@@ -271,6 +276,14 @@ class Function:
         kind = values[0].raw.type
         known = known or ir.Function(self.module, ir.FunctionType(kind, [kind] * len(values)), name)
         return Value(self, self.build.call(known, [v.raw for v in values]))
+
+    def fetch(self, place: Any) -> None:
+        """Bring a line of memory into the cache of this core; no fault, whatever is there."""
+        name = "llvm.prefetch.p0"
+        known = self.module.globals.get(name)
+        kinds = ir.FunctionType(ir.VoidType(), [POINTER, SMALL, SMALL, SMALL])
+        known = known or ir.Function(self.module, kinds, name)
+        self.build.call(known, [place, *(ir.Constant(SMALL, n) for n in (0, NEAR, 1))])
 
     def least(self, a: Value, b: Value | int) -> Value:
         """The smaller of two."""

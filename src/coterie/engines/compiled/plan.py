@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from coterie.engines import chain
 from coterie.engines.chain import Layer
-from coterie.engines.compiled import order as orders
 from coterie.engines.compiled.convolution import Convolution, Frame, up
 from coterie.engines.compiled.dense import Dense
 from coterie.engines.compiled.host import NotCompilableError
@@ -40,7 +39,7 @@ class Stage:
     bias: int = 0
     places: tuple[slice, ...] = ()  # of its tensors in a row: weight, and bias if it has one
     tensors: tuple[int, ...] = ()  # their numbers, from the first stage on
-    turn: Turn | None = None  # how the weight comes into the kernels' order
+    turn: Turn | None = None  # how the weight comes into the kernels' order, if it is another
 
     @property
     def leaves(self) -> int:
@@ -88,7 +87,7 @@ class Plan:
     def buffers(self) -> dict[str, Buffer]:
         """All memory beside samples and rows, by name."""
         first = self.stages[0].kernel
-        found = {"places": Buffer("ints", 1)}
+        found = {"places": Buffer("ints", 1), "ahead": Buffer("ints", 1)}
         if isinstance(first, Convolution):
             found["a0"] = Buffer("array", first.image.size)
         for n, stage in enumerate(self.stages, 1):
@@ -139,13 +138,7 @@ def walk(
                 continue
             case chain.Dense(shape=(o, i)) if flat == i:
                 kernel = Dense(i, o, layer.bias is not None, first)
-                if frame is None:
-                    turn = orders.dense(i, o)
-                    permute(layer.weight, order, (o, i), "oi->io")
-                else:
-                    sides = (frame.height, frame.width)
-                    turn = orders.dense_behind_image(frame.channels, prod(sides), o)
-                    permute(layer.weight, order, (o, frame.channels, *sides), "ochw->hwco")
+                turn = channels_last(layer, 1 if frame is None else frame.channels, order)
                 frame, flat = None, o
             case chain.Convolution() if frame is not None:
                 window = 0
@@ -153,8 +146,7 @@ def walk(
                     case [chain.Pool(mean=False, size=window)]:
                         left.pop(0)
                 kernel = convolution(layer, frame, window, rim(left))
-                turn = orders.convolution(layer.shape[1], prod(layer.shape[2:]), layer.shape[0])
-                permute(layer.weight, order, layer.shape, "ochw->ohwc")
+                turn = channels_last(layer, frame.channels, order)
                 frame = kernel.out
             case chain.Pool(mean=True, size=k) if frame is not None and not first:
                 out = Frame(frame.height // k, frame.width // k, frame.channels, rim(left))
@@ -212,6 +204,11 @@ def convolution(
     )
 
 
-def permute(where: slice, order: NDArray[np.int64], shape: tuple[int, ...], to: str) -> None:
-    """Put a layer's numbers, of this shape in PyTorch, into the kernels' order."""
-    order[where] = np.einsum(to, order[where].reshape(shape)).reshape(-1)
+def channels_last(
+    layer: chain.Dense | chain.Convolution, channels: int, order: NDArray[np.int64]
+) -> Turn | None:
+    """Put a layer's numbers, (out, channels, places) in PyTorch, into the kernels' order."""
+    outputs, places = layer.shape[0], prod(layer.shape[1:]) // channels
+    mine = order[layer.weight].reshape(outputs, channels, places)
+    order[layer.weight] = mine.swapaxes(1, 2).reshape(-1)
+    return Turn(outputs, channels, places) if channels > 1 else None

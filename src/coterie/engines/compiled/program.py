@@ -18,7 +18,7 @@ from coterie.engines.compiled.pooling import Mean
 from coterie.engines.compiled.settings import RATES, READING, ROWS
 
 SAMPLES = {"buffers": "arrays", "w": "array", "x": "array", "order": "ints", "count": "int"}
-BATCH = {**SAMPLES, "ready": "int"}
+BATCH = {**SAMPLES, "then": "int", "ready": "int"}
 LEARNING = {"labels": "ints", "learns": "ints", **steps.STEP}
 LABELLED = {"buffers": "arrays", "rows": "arrays", "x": "array", "labels": "ints", "order": "ints"}
 STEPS = {"inner": "ints", "sizes": "ints", "steps": "int", "learns": "ints", "rates": "array"}
@@ -42,7 +42,7 @@ class Program:
         for n, stage in enumerate(plan.stages, 1):
             self.stage(n, stage)
         self.kernel("loss", activation.loss_backward, "aaiin", classes=plan.outputs)
-        self.kernel("gather", samples.gather(plan), "aiain")
+        self.kernel("gather", samples.gather(plan), "aiaiinn")
         self.kernel("rows", samples.rows, "aian", size=plan.features)
         self.forward = self.define("forward", BATCH, self.write_forward)
         self.backward = self.define("backward", BATCH | LEARNING, self.write_backward)
@@ -82,7 +82,7 @@ class Program:
         match kernel:
             case Dense():
                 self.kernel(f"forward{n}", kernel.forward, "aiaaan")
-                self.kernel(f"weights{n}", kernel.backward_weights, "aian+")
+                self.kernel(f"weights{n}", kernel.backward_weights, "aiian+")
             case Convolution():
                 self.kernel(f"lay{n}", kernel.lay, "aa")
                 self.kernel(f"forward{n}", kernel.forward, "aaaa")
@@ -117,7 +117,7 @@ class Program:
 
         Or from what the last layer is given, if that is `ready` in place of the samples.
         """
-        buffers, w, x, order, count, ready = f.arguments
+        buffers, w, x, order, count, then, ready = f.arguments
         mine = partial(self.buffer, f, buffers)
         last = len(self.plan.stages)
         if last > 1:
@@ -125,7 +125,8 @@ class Program:
                 self.call(f, "rows", x, order, mine(f"a{last - 1}"), count)
         with f.when(ready < 1):
             to = mine("a0") if "a0" in self.names else x
-            self.call(f, "gather", x, order, to, mine("places"), count)
+            listed = mine("places"), mine("ahead")
+            self.call(f, "gather", x, order, to, *listed, count, then)
             for n in range(1, last):
                 self.write_layer(f, n, mine, (w, x), count)
         self.write_layer(f, last, mine, (w, x), count)
@@ -184,7 +185,7 @@ class Program:
         No further than to the first layer that learns: of a network whose head alone does, there
         is no way back through its images.
         """
-        buffers, w, x, order, count, _, labels, learns, *target = f.arguments
+        buffers, w, x, order, count, _, _, labels, learns, *target = f.arguments
         mine = partial(self.buffer, f, buffers)
         last = len(self.plan.stages)
         self.call(f, "loss", mine(f"a{last}"), mine(f"g{last}"), labels, order, count)
@@ -231,7 +232,8 @@ class Program:
                     self.call(f, f"step{n}", mine(f"dw{n}"), *there)
                 else:
                     image = mine(f"a{n - 1}") if n > 1 else x
-                    self.call(f, f"weights{n}", image, mine("places"), g, count, *there)
+                    listed = mine("places"), mine("ahead")
+                    self.call(f, f"weights{n}", image, *listed, g, count, *there)
 
     def write_gradients(
         self,
@@ -276,13 +278,18 @@ class Program:
         more = rate["terms"] > 0.0
         seen = f.variable(f.number(0))
 
-        def learn(read: Array, order: Array, size: Value, *target: Array | Value) -> None:
-            batch = (buffers, read, x, order, size, ready)
+        def learn(
+            read: Array, order: Array, size: Value, then: Value, *target: Array | Value
+        ) -> None:
+            batch = (buffers, read, x, order, size, then, ready)
             f.call(self.forward, *batch)
             f.call(self.backward, *batch, labels, learns, *target)
 
         with f.loop(0, count) as s:
             size, now = sizes[s], order.start(seen.now)
+            then = f.variable(f.number(0))  # how many samples follow: they are fetched meanwhile
+            with f.when(s + 1 < count):
+                then.set(sizes[s + 1])
             with f.when(more):
                 beside = [row["anchor"], row["shift"]]
                 numbers = [rate[name] for name in ("momentum", "decay", "prox")]
@@ -293,10 +300,11 @@ class Program:
                 there = row["there"]
                 f.call(self.copy, w, there)
                 before = inner.start(seen.now)
-                learn(w, before, size, there, row["spare"], rate["meta"], zero, zero)
-                learn(there, now, size, *target)
+                nothing = f.number(0)
+                learn(w, before, size, nothing, there, row["spare"], rate["meta"], zero, zero)
+                learn(there, now, size, then.now, *target)
             with f.when(rate["meta"].compare("==", 0.0)):
-                learn(w, now, size, *target)
+                learn(w, now, size, then.now, *target)
             seen.set(seen.now + size)
 
     def write_gradient(self, f: Function) -> None:
@@ -304,7 +312,7 @@ class Program:
         buffers, rows, x, labels, order, count, learns = f.arguments
         w, gradient, beside = (Array(f, rows[k].raw, KINDS["array"]) for k in range(3))
         nothing = [f.real(0.0)] * 3
-        batch = (buffers, w, x, order, count, f.number(0))
+        batch = (buffers, w, x, order, count, f.number(0), f.number(0))
         f.call(self.forward, *batch)
         f.call(self.backward, *batch, labels, learns, beside, gradient, *nothing)
 
@@ -325,7 +333,7 @@ class Program:
         last = len(self.plan.stages)
         with f.loop(0, n, READING) as at:
             count = f.least(n - at, READING)
-            f.call(self.forward, buffers, w, x, order.start(at), count, f.number(0))
+            f.call(self.forward, buffers, w, x, order.start(at), count, *[f.number(0)] * 2)
             for stage, wanted in ((last, features < 1), (last - 1, features > 0)):
                 if stage:
                     size, found = self.plan.stages[stage - 1].leaves, f"a{stage}"

@@ -17,7 +17,7 @@ def gather(plan: Plan) -> Callable[[Function], None]:
     first = plan.stages[0].kernel
 
     def write(f: Function) -> None:
-        x, order, a, places, count = f.arguments
+        x, order, a, places, ahead, count, then = f.arguments
         if isinstance(first, Convolution):
             with f.loop(0, count) as b:
                 copy_image(
@@ -28,6 +28,11 @@ def gather(plan: Plan) -> Callable[[Function], None]:
             places[b] = order[b] * plan.inputs
         with f.loop(count, count + TILE) as b:  # a whole tile: read, and never used
             places[b] = places[0]
+        known = f.least(then, count)
+        with f.loop(0, known) as b:
+            ahead[b] = order[count + b] * plan.inputs
+        with f.loop(known, count) as b:  # there are none, or as few: what is here already
+            ahead[b] = places[b]
 
     return write
 
