@@ -85,6 +85,15 @@ def test_mistakes_cost_nothing(
     assert not list(Path().iterdir())
 
 
+@pytest.mark.parametrize("none", [["--share", "0"], ["newcomers.share=0"]])
+def test_newcomers_of_whom_nobody_is_held_out_are_refused(
+    none: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(["newcomers", *SMALL, "--method", "fedavg", *none]) == 2
+    assert "newcomers.share = 0 holds nobody out" in capsys.readouterr().err
+    assert not list(Path().iterdir())
+
+
 def test_newcomers_join_and_the_command_may_be_given_again(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -73,3 +73,11 @@ def test_what_is_no_table_of_numbers_is_told(text: str, tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text(text)
     with pytest.raises(ct.DataError):
         load_unlabelled(str(tmp_path / "x.csv"), {})
+
+
+def test_columns_that_the_run_left_out_are_left_out(tmp_path: Path) -> None:
+    from coterie.data.unlabelled import load_unlabelled
+
+    (tmp_path / "x.csv").write_text("a,State,b,machine,site\n1,ok,2,press 4,north\n")
+    told = {"label": "state", "owner": "machine", "about": "site"}
+    assert load_unlabelled(str(tmp_path / "x.csv"), told).x.flatten().tolist() == [1, 2]

@@ -300,7 +300,7 @@ def test_more_clusters_than_clients_are_refused(
     with pytest.raises(ProblemsError) as caught:
         loads(text + "num_clusters = 40", "my.toml", allow_code=True)
     assert str(caught.value).splitlines()[1] == (
-        '  my.toml:5  [Mine] num_clusters = 40        more than clients (30) use "auto" or 2 – 15'
+        '  my.toml:5  [Mine] num_clusters = 40        more than clients (30) use "auto" or 2 – 30'
     )
     assert loads(text + "n_clusters = 30", allow_code=True).hyper["n_clusters"] == 30
 
@@ -324,3 +324,17 @@ def test_classes_and_a_limit_reach_the_reader() -> None:
     config = loads("[data]\nclasses = [0, 1, 2]\nlimit = 500\n")
     assert config.data.reader == {"only": (0, 1, 2), "limit": 500}
     assert loads(resolved(config)) == config
+
+
+@pytest.mark.parametrize(
+    "settings", [("partition", "partition.clients"), ("train", "train.rounds")]
+)
+def test_a_value_in_the_place_of_a_table_is_never_dropped(settings: tuple[str, str]) -> None:
+    table, key = settings
+    for given in (f'{table} = "dirichlet:0.1"', ""):
+        changes = [(table, "dirichlet:0.1")] * (not given) + [(key, 3)]
+        with pytest.raises(ConfigError, match=f'{table} = "dirichlet:0.1" is no table') as caught:
+            loads(given, settings=changes)
+        assert caught.value.code == "C012"
+    with pytest.raises(ConfigError, match="must be a table"):
+        loads("", settings=[(key, 3), (table, "dirichlet:0.1")])

@@ -379,3 +379,20 @@ def test_copies_are_kept_up_to_a_limit_and_made_anew_beyond(
     assert bound[1] is not bound[1]
     assert torch.equal(bound[1].x, free[1].x)
     assert torch.equal(bound[1].x_test, free[1].x_test)
+
+
+@pytest.mark.parametrize(
+    ("names", "why"), [((3, "3"), "2 clients have this name"), (("", "b"), "an empty name")]
+)
+def test_a_name_is_of_one_client(names: tuple[Any, Any], why: str) -> None:
+    x, y = torch.randn(6, 4), torch.arange(6) % 2
+    with pytest.raises(DataError, match="fit in") as caught:
+        Population.of(dict.fromkeys(names, (x, y)))
+    assert why in str(caught.value) + caught.value.why
+
+
+def test_arrays_are_taken_however_they_lie() -> None:
+    x, y = np.arange(24.0, dtype=np.float32).reshape(6, 4), np.arange(6) % 2
+    wanted = Population.of([(x[:, ::-1].copy(), y)], test_share=0.0)[0].x
+    for given in (x[:, ::-1], x[:, ::-1].astype(">f4"), torch.tensor(x).flip(1).requires_grad_()):
+        assert torch.equal(Population.of([(given, y)], test_share=0.0)[0].x, wanted)

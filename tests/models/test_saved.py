@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from coterie.core.errors import CheckpointError, ConfigError
+from coterie.core.errors import CheckpointError, ConfigError, DataError
 from coterie.core.layout import Layout
 from coterie.models.factory import importable
 from coterie.models.loading import load_model
@@ -180,3 +180,13 @@ def test_a_script_without_coterie_predicts_the_same(tmp_path: Path) -> None:
     subprocess.run(script, check=True)
     expected = layout.predict(row, scaled(stored()))
     torch.testing.assert_close(torch.load(tmp_path / "y.pt"), expected, atol=1e-5, rtol=0)
+
+
+def test_samples_that_a_model_cannot_judge_are_refused(tmp_path: Path) -> None:
+    model = load_model(saved("mclr", tmp_path)[0])
+    x = stored(3)
+    assert model.predict(x.numpy()) == model.predict(x)
+    with pytest.raises(DataError, match=r"samples of shape \(1, 8, 8\)"):
+        model.predict(x[0])
+    with pytest.raises(DataError, match="not finite"):
+        model.predict(x.float().fill_(torch.nan))

@@ -23,6 +23,10 @@ def fit(method: Any = "fedavg", clients: Any = CLIENTS, model: Any = "mclr", **h
     return ct.fit(method, clients, model, **{"rounds": 1, **how})
 
 
+def compare(**how: Any) -> Any:
+    return ct.compare(["fedavg", "local"], CLIENTS, "mclr", **{"rounds": 1, **how})
+
+
 @pytest.mark.parametrize("name", ["fedavg", "FedAvg", "lg-fedavg", "LGFedAvg", "kin"])
 def test_a_method_may_be_named(name: str) -> None:
     assert type(fit(name).method).__name__.lower() == name.lower().replace("-", "")
@@ -47,6 +51,8 @@ MISTAKES: dict[str, tuple[Callable[[], object], str, str]] = {
     "no clients": (lambda: fit(clients=None), "C060", "population is no population: NoneType"),
     "inspected": (lambda: ct.inspect("digits"), "C060", "coterie.partition("),
     "a network": (lambda: fit(model=7), "C031", "name a function that returns an nn.Module"),
+    "seeds as text": (lambda: compare(seeds="01"), "C060", "write 3 or [0, 1, 2]"),
+    "a seed twice": (lambda: compare(seeds=[0, 1, 0]), "C017", "a seed stands twice: 0, 1, 0"),
     "a device": (lambda: fit(device="cuda"), "C060", "coterie computes on the CPU"),
     "a keyword": (lambda: fit(evry=2), "C060", "a similar keyword exists: every"),
     "a number": (lambda: fit(every=0), "C060", "every = 0: input should be greater than"),
@@ -91,3 +97,33 @@ def test_a_class_speaks_again_after_it_was_used() -> None:
     for _ in range(2):
         with pytest.raises(ct.FieldError, match=r"share = 2: input should be less than or equal"):
             Mine(share=2)
+
+
+class NoState:
+    """A method whose author forgot to return the state, or changed its width."""
+
+    score = ct.FedAvg().score
+
+    def __init__(self, found: Any) -> None:
+        self.found = found
+
+    def init(self, fed: Any) -> ct.State:
+        return ct.FedAvg().init(fed)
+
+    def round(self, state: ct.State, fed: Any) -> Any:
+        return self.found
+
+    def place(self, state: ct.State, fed: Any) -> ct.State:
+        return state
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (None, "NoState.round returned NoneType, not the State after the round"),
+        (ct.State(torch.zeros(1, 5), torch.zeros(2, dtype=torch.long)), "models of 5 numbers"),
+    ],
+)
+def test_a_method_that_returns_no_state_is_named(found: Any, said: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=said):
+        fit(NoState(found))

@@ -59,3 +59,13 @@ def test_newcomers_name_their_labels_as_the_clients_did() -> None:
     assert float((said == Y).double().mean()) == pytest.approx(placed.after["new"])
     with pytest.raises(ct.DataError, match="client zoe does not fit in"):
         result.place({"zoe": (X, np.array(["word"] * 30))})
+
+
+def test_what_goes_wrong_in_a_test_is_told_of_the_test() -> None:
+    x, y = torch.full((12, 4), 3e38), torch.arange(12) % 2
+    people = ct.Population.of([(x, y), (x, y)])
+    with pytest.raises(ct.CoterieError) as caught:
+        ct.fit(ct.FedAvg(), people, "dnn2", rounds=1)
+    assert caught.value.code == "R014"
+    assert "in the first test" in str(caught.value)
+    assert "too large" in caught.value.why

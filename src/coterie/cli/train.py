@@ -142,11 +142,15 @@ def conclude(name: str, result: Result, json: bool, again: Callable[[int], str])
 
 
 def goes_on(result: Result) -> bool:
-    """Whether more rounds make sense: not of one that has stopped, nor where a rate has run out."""
+    """Whether more rounds make sense.
+
+    Not of one that has stopped, nor where a rate has run out, nor with noise for so many rounds.
+    """
     taken, solver = result.summary.get("taken"), getattr(result.method, "solver", None)
     stopped = taken and taken["of"] != int(result.summary["rounds"])
     schedule = getattr(solver, "schedule", None)
-    return not stopped and not (schedule and schedule.planned)
+    noise = getattr(getattr(solver, "privacy", None), "on", False)
+    return not stopped and not noise and not (schedule and schedule.planned)
 
 
 def result_event(name: str, result: Result) -> dict[str, Any]:

@@ -149,9 +149,8 @@ def clusters(v: Sound) -> Iterator[Problem]:
         k = own.get(key)
         if clients and isinstance(k, int) and not isinstance(k, bool) and k > clients:
             v("hyper", key)
-            top = max(2, clients // 2)
             auto = '"auto" or ' if v.admits(key, "auto") else ""
-            fix = f"use {auto}2 – {top}" if clients > 1 else "use more clients"
+            fix = f"use {auto}2 – {clients}" if clients > 1 else "use more clients"
             yield Problem((v.own, key), k, f"more than clients ({clients})", fix)
 
 

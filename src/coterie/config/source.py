@@ -116,13 +116,25 @@ def override(written: Written, key: str, value: Any) -> None:
             if isinstance(name, str) and name != value:
                 _forget(written, (name,), why=f"method = {toml.inline(value)}")
     table = written.tree
-    for part in path[:-1]:
-        inner = table.get(part)
-        if not isinstance(inner, dict):
-            inner = table[part] = {}
-        table = inner
+    for depth, part in enumerate(path[:-1], 1):
+        table = table.setdefault(part, {})
+        if not isinstance(table, dict):
+            raise _no_table(path, depth, table)
     table[path[-1]] = _frozen(value)
     written.places[path] = COMMAND_LINE
+
+
+def _no_table(path: Path, depth: int, value: Any) -> ConfigError:
+    """The error about a key below a value: whichever of the two is meant, it is not dropped."""
+    name, key = ".".join(path[:depth]), ".".join(path)
+    fix = (
+        f"write {name}.kind = {toml.inline(value)}" if name == "partition" else f"leave out {name}"
+    )
+    return ConfigError(
+        f"{name} = {toml.inline(value)} is no table, and {key} is a key of one",
+        code="C012",
+        fix=fix,
+    )
 
 
 def _forget(written: Written, path: Path, why: str, keep: Sequence[str] = ()) -> None:

@@ -21,9 +21,20 @@ def run(method: Method, fed: Engine, rounds: int, state: State | None = None) ->
         points.reach("round", state.round + 1)
         now = in_round(method, state.round, rounds)
         here = fed.at(state.round, spare=spare(state))
-        state = replace(now.round(state, here), round=state.round + 1)
+        state = replace(expect_state(method, now.round(state, here), state), round=state.round + 1)
         checks.finite(state.models, f"round {state.round}: a model")
         yield state
+
+
+def expect_state(method: Method, found: object, before: State) -> State:
+    """What a round returned, if it is a state of models like those before."""
+    name = f"{type(method).__name__}.round"
+    if not isinstance(found, State):
+        raise TypeError(f"{name} returned {type(found).__name__}, not the State after the round")
+    if found.models.shape[1] != before.models.shape[1]:
+        columns = f"{found.models.shape[1]:,} numbers, where models have {before.models.shape[1]:,}"
+        raise ValueError(f"{name} returned models of {columns}")
+    return found
 
 
 def spare(state: State) -> Tensor:

@@ -105,13 +105,19 @@ def facts(
 def named(clients: Several) -> dict[str, Given]:
     """Clients by name: the one each has or is given under, or else its place."""
     if isinstance(clients, Mapping):
-        return {str(name): client for name, client in clients.items()}
-    names = [c.name if isinstance(c, Client) and c.name else str(i) for i, c in enumerate(clients)]
-    if clients:
+        names, those = [str(name) for name in clients], list(clients.values())
+    else:
+        those = list(clients)
+        names = [
+            c.name if isinstance(c, Client) and c.name else str(i) for i, c in enumerate(those)
+        ]
+    if names:
         name, times = Counter(names).most_common(1)[0]
         if times > 1:
             raise unfit(name, f"{times} clients have this name", "give every client its own name")
-    return dict(zip(names, clients, strict=True))
+    if "" in names:
+        raise unfit("", "one has an empty name", "give every client a name, or a list of clients")
+    return dict(zip(names, those, strict=True))
 
 
 def untested(client: Given) -> bool:
@@ -236,7 +242,8 @@ def quarters(client: Given, name: str) -> Quarters:
 def samples(part: Any, name: str) -> Tensor:
     """Samples as finite floats."""
     try:
-        x = torch.as_tensor(part if isinstance(part, Tensor) else np.asarray(part)).float()
+        x = part if isinstance(part, Tensor) else torch.as_tensor(native(np.asarray(part)))
+        x = x.detach().float()
     except (TypeError, ValueError, RuntimeError) as error:
         raise unfit(name, f"samples that are no numbers: {error}", "bring numbers") from error
     if not x.ndim:
@@ -244,6 +251,11 @@ def samples(part: Any, name: str) -> Tensor:
     if not x.isfinite().all():
         raise unfit(name, "values that are not finite", "clean or fill them first")
     return x
+
+
+def native(x: Array) -> Array:
+    """The same numbers as PyTorch takes them: no negative strides, this machine's byte order."""
+    return np.ascontiguousarray(x, x.dtype.newbyteorder("="))
 
 
 def labels(part: Any, name: str) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,8 @@ OPTIONS = ("size", "gray", "separator", "shape", "channels", "peak")
 def load_unlabelled(source: str, options: Mapping[str, Any]) -> Data:
     """Samples from a .csv or .tsv of numbers, the x of an .npz, an image, or a folder of them.
 
-    A column of a table that is called like a label is left out. There are no classes then.
+    Columns of a table that are called like a label are left out, and those that `options` name as
+    the label's, the owner's or as something about owners. There are no classes then.
     """
     path = Path(source).expanduser()
     own = {key: options[key] for key in OPTIONS if options.get(key) is not None}
@@ -33,7 +34,8 @@ def load_unlabelled(source: str, options: Mapping[str, Any]) -> Data:
         path.stat()
         suffix = path.suffix.lower()
         if suffix in (".csv", ".tsv"):
-            x = numbers(path, own.get("separator") or ("\t" if suffix == ".tsv" else ","))
+            mark = own.get("separator") or ("\t" if suffix == ".tsv" else ",")
+            x = numbers(path, mark, {*LABELS, *beside(options)})
         elif suffix == ".npz":
             x = read_samples(path)
         else:
@@ -59,13 +61,19 @@ def images(folder: Path) -> list[Path]:
     return found
 
 
-def numbers(path: Path, mark: str) -> Array:
-    """(N, D) the numbers of a table, without its header and a column of labels."""
+def beside(options: Mapping[str, Any]) -> list[str]:
+    """The columns that hold no feature, as a reader is told of them."""
+    told = [options.get("label"), options.get("owner"), *str(options.get("about") or "").split(",")]
+    return [name.strip().casefold() for name in told if isinstance(name, str) and name.strip()]
+
+
+def numbers(path: Path, mark: str, others: Collection[str] = LABELS) -> Array:
+    """(N, D) the numbers of a table, without its header and the columns of other names."""
     with path.open(newline="", encoding="utf-8-sig") as file:
         rows = [row for row in csv.reader(file, delimiter=mark) if row]
     head = [cell.strip().casefold() for cell in rows[0]] if rows else []
     named = any(not is_number(cell) for cell in head)
-    kept = [i for i, cell in enumerate(head) if not (named and cell in LABELS)]
+    kept = [i for i, cell in enumerate(head) if not (named and cell in others)]
     found = []
     for line, row in enumerate(rows[named:], 1 + named):
         try:

@@ -25,7 +25,7 @@ def expect_protected(question: Question) -> None:
         raise ConfigError(
             f"{task} sends what no noise covers",
             code="C073",
-            where=f"round {question.round + 1}: {question.task}",
+            where=f"{question.when}: {question.task}",
             why="with [privacy] everything that leaves a client is under noise, and accounted for",
             fix="choose a method that `coterie help C073` names; a task of your own says what it "
             "spends in `spends`",

@@ -62,6 +62,13 @@ class Question:
     memories: Mapping[int, Mapping[str, Tensor]]  # by client id, of those who remember anything
     needed: bool = True  # False: the round goes on though nobody's answer can be used
 
+    @property
+    def when(self) -> str:
+        """In which round it is asked, or after which one its test is, in words."""
+        if self.purpose == "evaluate":
+            return f"the test after round {self.round}" if self.round else "the first test"
+        return f"round {self.round + 1}"
+
     @cached_property
     def clients(self) -> Sequence[Client]:
         """The clients of all ids, as they are in this round."""
@@ -160,19 +167,24 @@ class Backend(ABC):
         where = f"client {question.setting.names[first]}: {refusal.why}"
         if any(refusal.finite for refusal in refused.values()):
             raise QuorumError(
-                f"none of the {len(refused)} answers in round {question.round + 1} can be used",
+                f"none of the {len(refused)} answers in {question.when} can be used",
                 code="Q003",
                 where=where,
                 why=f"they are not what {type(question.task).__name__} declares its answers to be",
                 fix="events.jsonl has the reason for each client; for a task of your own, look at "
                 "its answer_form",
             )
+        why = f"the learning rate is probably too high for this model ({question.task})"
+        fix = "train.lr a tenth of what it is; the last whole round is still saved"
+        if question.round < 1 and question.purpose == "evaluate":  # nothing has learned yet
+            why = "no rate has done this: the samples are probably far too large for the network"
+            fix = "data.scaling: standard, or smaller numbers"
         raise DivergedError(
-            f"all {len(refused)} clients left the finite numbers in round {question.round + 1}",
+            f"all {len(refused)} clients left the finite numbers in {question.when}",
             code="R014",
             where=where,
-            why=f"the learning rate is probably too high for this model ({question.task})",
-            fix="train.lr a tenth of what it is; the last whole round is still saved",
+            why=why,
+            fix=fix,
         )
 
     def mended(self) -> Sequence[str]:

@@ -49,7 +49,7 @@ def blaming(client: Client, question: Question) -> Iterator[None]:
         raise ClientError(
             f"{type(cause).__name__} on client {client.name}: {cause}",
             code="U001",
-            where=f"round {question.round + 1}, {type(question.task).__name__}, "
+            where=f"{question.when}, {type(question.task).__name__}, "
             f"{len(client)} samples of shape {tuple(client.x.shape[1:])}",
             why="the model, or the data it was given, raised this; the traceback is above",
             fix="run it on one client alone: the traceback is shown with --debug",

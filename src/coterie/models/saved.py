@@ -12,15 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
 from coterie.core import storage
-from coterie.core.errors import CheckpointError
+from coterie.core.errors import CheckpointError, DataError
 from coterie.core.layout import Layout
 from coterie.core.version import __version__
 from coterie.models.spec import ModelSpec
+
+Samples = Tensor | NDArray[Any]  # (N, ...) as they are stored
 
 FORMAT = 1
 KEY = "coterie"  # of the metadata, in every kind of file
@@ -56,13 +59,32 @@ class TrainedModel(nn.Module):
         logits: Tensor = self.net((x.float() / self.peak - self.mean) / self.std)
         return logits
 
-    def probabilities(self, x: Tensor, batch: int = 512) -> Tensor:
+    def probabilities(self, x: Samples, batch: int = 512) -> Tensor:
         """(N, K) how likely each class is, of samples as they are stored."""
+        x = self.checked(x)
         with torch.no_grad():
             parts = [self(x[i : i + batch]).softmax(1) for i in range(0, max(1, len(x)), batch)]
         return torch.cat(parts)
 
-    def predict(self, x: Tensor) -> list[str]:
+    def checked(self, x: Samples) -> Tensor:
+        """Samples that the network can be given; NaN would be of some class, too."""
+        x = torch.as_tensor(x)
+        if x.ndim != 1 + len(self.spec.shape) or tuple(x.shape[1:]) != tuple(self.spec.shape):
+            raise DataError(
+                f"samples of shape {tuple(x.shape)}",
+                code="D018",
+                why=f"the model takes (N, {', '.join(map(str, self.spec.shape))})",
+                fix="bring one row for each sample: x[None] for a single one",
+            )
+        if x.is_floating_point() and not x.isfinite().all():
+            raise DataError(
+                "samples with values that are not finite",
+                code="D013",
+                fix="fill or leave out the samples with missing values",
+            )
+        return x
+
+    def predict(self, x: Samples) -> list[str]:
         """The name of the likeliest class of each sample."""
         return [self.classes[k] for k in self.probabilities(x).argmax(1).tolist()]
 

@@ -156,3 +156,14 @@ def test_bytes_that_are_no_text_are_refused(tmp_path):
 
 def test_a_separator_of_two_characters_is_refused(table):
     fails("D007", table("a,y\n1,0\n"), separator="::")
+
+
+def test_of_two_columns_with_one_name_neither_is_guessed(table):
+    text = "a,label,label\n1,0,0\n3,1,1\n"
+    for how in ({}, {"label": "label"}):
+        assert "2 columns 'label'" in str(fails("D009", table(text), **how))
+
+
+def test_whole_labels_are_told_apart_however_large(table):
+    data = load(table(f"a,label\n1,{2**53 + 1}\n3,{2**53}\n"))
+    assert data.y.tolist() == [1, 0]

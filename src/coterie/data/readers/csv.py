@@ -43,6 +43,14 @@ class _Table:
 
     def column(self, wanted: Column) -> int:
         """The position of a column given by name, or by number."""
+        if (times := self.names.count(str(wanted))) > 1:
+            raise DataError(
+                f"{self.path} has {times} columns {wanted!r}",
+                code="D009",
+                where=self.at(1),
+                why="which of them is meant cannot be told, and the others would be features",
+                fix="give every column a name of its own, or leave one out",
+            )
         found = self.names.index(wanted) if wanted in self.names else wanted
         if isinstance(found, int) and -len(self.names) <= found < len(self.names):
             return found % len(self.names)
@@ -116,7 +124,7 @@ def _read(
     """The features, labels and owners of a table."""
     if label is None:
         usual = [i for i, name in enumerate(table.names) if name.casefold() in LABELS]
-        label = usual[0] if usual else -1
+        label = table.names[usual[0]] if usual else -1
     target = table.column(label)
     holder = None if owner is None else table.column(owner)
     facts = Facts(table, about, holder)
@@ -220,5 +228,13 @@ def _labels(table: _Table, words: list[str], lines: array[int]) -> Array:
             fix = "label every row, or remove it"
             raise fault(table.at(line), "the label is missing", "D012", fix)
     if words and all(map(_number, words)):
-        return whole(np.array(words, dtype=np.float64), lambda row: table.at(lines[row]))
+        return whole(_numbers(words), lambda row: table.at(lines[row]))
     return np.array(words, dtype=str)
+
+
+def _numbers(words: list[str]) -> Array:
+    """Labels as numbers: whole ones exactly, which a float has only up to 2**53."""
+    try:
+        return np.array([int(word) for word in words], dtype=np.int64)
+    except (ValueError, OverflowError):
+        return np.array(words, dtype=np.float64)

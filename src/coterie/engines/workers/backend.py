@@ -252,8 +252,7 @@ def deadly(question: Question, portion: Portion, exit_reason: str) -> ClientErro
     return ClientError(
         f"{DEATHS} worker processes died on {whose(question, [portion])}",
         code="U002",
-        where=f"round {question.round + 1}, {type(question.task).__name__}; "
-        f"the last one: {exit_reason}",
+        where=f"{question.when}, {type(question.task).__name__}; the last one: {exit_reason}",
         why="SIGKILL most often means that memory ran out; SIGSEGV, a fault in native code",
         fix="fewer workers or smaller batches; engine serial shows what happens in one process",
     )

@@ -82,7 +82,13 @@ def compare(
         if isinstance(methods, Mapping)
         else labels([method_of(method) for method in methods])
     )
+    told: object = seeds
+    if isinstance(told, str):
+        raise meant("seeds", seeds, "no number and no list of seeds", "3 or [0, 1, 2]")
     chosen = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
+    if len(set(chosen)) < len(chosen):
+        what = f"a seed stands twice: {', '.join(map(str, chosen))}"
+        raise ConfigError(what, code="C017", fix="each seed once: more runs need other seeds")
     if len(labelled) < 2 or not chosen:
         what = f"{count(len(labelled), 'method')} and {count(len(chosen), 'seed')}"
         fix = "compare two methods or more, with one seed or more"

@@ -112,7 +112,8 @@ def expect_within(plan: Sequence[Release], limit: float, delta: float) -> None:
             f"with this noise a client may spend epsilon {would:.2f}, which is more than {limit:g}",
             code="C072",
             where="privacy.noise_multiplier",
-            fix=f"at least {least_noise(plan, limit, delta):g}, or leave it out",
+            fix=f"at least {least_noise(plan, limit, delta):g}, fewer rounds, or a larger "
+            "privacy.epsilon",
         )
 
 
