@@ -331,10 +331,10 @@ def test_classes_and_a_limit_reach_the_reader() -> None:
 )
 def test_a_value_in_the_place_of_a_table_is_never_dropped(settings: tuple[str, str]) -> None:
     table, key = settings
-    for given in (f'{table} = "dirichlet:0.1"', ""):
-        changes = [(table, "dirichlet:0.1")] * (not given) + [(key, 3)]
+    for text in (f'{table} = "dirichlet:0.1"', ""):
+        changes = [(table, "dirichlet:0.1")] * (not text) + [(key, 3)]
         with pytest.raises(ConfigError, match=f'{table} = "dirichlet:0.1" is no table') as caught:
-            loads(given, settings=changes)
+            loads(text, settings=changes)
         assert caught.value.code == "C012"
     with pytest.raises(ConfigError, match="must be a table"):
         loads("", settings=[(key, 3), (table, "dirichlet:0.1")])
