@@ -6,7 +6,7 @@ It is on equal terms: one comparison in a folder, and runs that share clients an
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -57,6 +57,19 @@ def ways_to_run(grid: Grid, jobs: int = 1) -> RunCells:
     return partial(in_processes, jobs) if jobs > 1 else partial(in_turn, run)
 
 
+def seeds_of(given: object) -> list[int]:
+    """The seeds of a comparison: so many from 0, or those of a list, each once."""
+    if isinstance(given, int):
+        return list(range(given))
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise meant("seeds", given, "no number and no list of seeds", "3 or [0, 1, 2]")
+    chosen = list(given)
+    if len(set(chosen)) < len(chosen):
+        what = f"a seed stands twice: {', '.join(map(str, chosen))}"
+        raise ConfigError(what, code="C017", fix="each seed once: more runs need other seeds")
+    return chosen
+
+
 def compare(
     methods: Sequence[Method | str] | Mapping[str, Method | str],
     population: Population | Callable[[int], Population],
@@ -82,13 +95,7 @@ def compare(
         if isinstance(methods, Mapping)
         else labels([method_of(method) for method in methods])
     )
-    told: object = seeds
-    if isinstance(told, str):
-        raise meant("seeds", seeds, "no number and no list of seeds", "3 or [0, 1, 2]")
-    chosen = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
-    if len(set(chosen)) < len(chosen):
-        what = f"a seed stands twice: {', '.join(map(str, chosen))}"
-        raise ConfigError(what, code="C017", fix="each seed once: more runs need other seeds")
+    chosen = seeds_of(seeds)
     if len(labelled) < 2 or not chosen:
         what = f"{count(len(labelled), 'method')} and {count(len(chosen), 'seed')}"
         fix = "compare two methods or more, with one seed or more"
