@@ -194,3 +194,22 @@ def test_a_federation_is_exported_and_asked(tmp_path: Path) -> None:
     assert len(Path("q.csv").read_text().splitlines()) == 1798
     with pytest.raises(ct.CheckpointError, match="how its samples are scaled"):
         ct.load_model("m.safetensors")(torch.zeros(1, 1, 8, 8))
+
+
+def test_samples_of_a_client_that_is_named_need_no_owner(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = np.random.default_rng(0)
+    rows = [f"{a:.3f},{b:.3f},{int(a > b)},{i % 3}" for i, (a, b) in enumerate(rng.random((60, 2)))]
+    Path("all.csv").write_text("\n".join(["a,b,state,who", *rows]))
+    own = ["data.label=state", "data.owner=who", "partition.kind=natural", "model.name=mclr"]
+    words = ["run", "--data", "all.csv", *own, "--method", "fedavg", "--rounds", "1", "--out", "r"]
+    assert call([*words, "-q", "--no-report"]) == 0
+    Path("new.csv").write_text("a,b,state\n0.1,0.9,0\n0.9,0.1,1\n")
+    capsys.readouterr()
+    assert call(["predict", "r", "--data", "new.csv", "--client", "2"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 3
+    assert call(["predict", "r", "--data", "new.csv"]) != 0  # whose newcomer is it?
+    assert "no column 'who'" in capsys.readouterr().err
+    assert call(["predict", "r", "--data", "all.csv", "--client", "2", "--no-labels"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 61

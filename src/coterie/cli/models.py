@@ -120,11 +120,14 @@ def predict(
 
     if source.is_dir():
         labelled = not unlabelled
-        result, found = opened(source, data, settings, allow_code=allow_code, labels=labelled)
+        named = client is not None or cluster is not None
+        result, found = opened(
+            source, data, settings, allow_code=allow_code, labels=labelled, of_one=named
+        )
         note_peak(result, found)
-        if unlabelled and client is None and cluster is None:
+        if unlabelled and not named:
             cluster = the_only(result)
-        if client is not None or cluster is not None:
+        if named:
             model = predicting.for_client(result, client, found, cluster)
         else:
             model, why = predicting.for_newcomer(result, found)

@@ -10,7 +10,7 @@ import typer
 from coterie.cli import options, running, say
 from coterie.cli.options import AllowCode, JsonEvents, Out, Quiet, Run, Settings
 from coterie.cli.progress import watching
-from coterie.core.errors import ConfigError
+from coterie.core.errors import ConfigError, DataError
 from coterie.core.units import count
 
 if TYPE_CHECKING:
@@ -183,8 +183,12 @@ def opened(
     *,
     allow_code: bool = False,
     labels: bool = True,
+    of_one: bool = False,
 ) -> tuple[Result, Data]:
-    """A finished run, and other data read as its own were unless settings say otherwise."""
+    """A finished run, and other data read as its own were unless settings say otherwise.
+
+    Samples `of_one` need no column that says whose they are.
+    """
     import torch
 
     from coterie.data.load import load
@@ -196,7 +200,15 @@ def opened(
     if threads:
         torch.set_num_threads(threads)
     how = options.of_reader(settings) or reader
-    return result, load(data, **how) if labels else load_unlabelled(data, how)
+    if not labels:
+        return result, load_unlabelled(data, how)
+    try:
+        return result, load(data, **how)
+    except DataError as error:
+        if not of_one or error.code != "D009":
+            raise
+        alone = {key: value for key, value in how.items() if key not in ("owner", "about")}
+        return result, load(data, **alone)
 
 
 def note_peak(result: Result, found: Data) -> None:
