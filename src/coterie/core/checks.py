@@ -1,11 +1,13 @@
-"""What the vocabulary asks of its input: shapes and finite numbers, or a ValueError saying so."""
+"""What is asked of input: shapes, finite numbers, whole ones, or an error that says so."""
 
 from __future__ import annotations
+
+from numbers import Integral
 
 import torch
 from torch import Tensor
 
-from coterie.core.errors import NotFiniteError
+from coterie.core.errors import ConfigError, NotFiniteError
 
 
 def finite(x: Tensor, name: str) -> None:
@@ -80,3 +82,14 @@ def count(k: int, name: str = "k") -> None:
     """A whole number of at least one."""
     if k < 1:
         raise ValueError(f"{name} must be at least 1, got {k}")
+
+
+def whole(given: object, name: str, least: int = 0) -> None:
+    """A whole number from `least` on; 1.9 or "1" is told before it is taken for one."""
+    if isinstance(given, bool) or not isinstance(given, Integral) or given < least:
+        raise ConfigError(
+            f"{name} = {given!r}",
+            code="C060",
+            why=f"it is a whole number from {least} on",
+            fix=f"write {name}={max(least, 1)}, for example",
+        )

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from coterie.core import checks
 from coterie.core.errors import ConfigError, DataError
 from coterie.core.rng import numpy_stream, stream
 from coterie.core.units import count
@@ -137,6 +138,7 @@ def divide(
     )
     whole = Composite.of(read(kind))
     y, owner = rows(data, pool)
+    checks.whole(seed, "seed")
     if clients is not None and clients > len(y):
         raise DataError(
             f"{clients:,} clients cannot share {len(y):,} samples",

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from coterie.core import checks
 from coterie.core.client import NONE, Client, Clients
 from coterie.core.units import count
 from coterie.data.course import Course
@@ -294,6 +295,7 @@ def partition(
     >>> partition("digits", "rotation", clients=4).group.tolist()
     [0, 1, 2, 3]
     """
+    checks.whole(1 if clients is None else clients, "clients", 1)
     if not isinstance(data, Data):
         from coterie.data.load import load
 

@@ -22,7 +22,7 @@ from coterie.attacks.attackers import attackers
 from coterie.attacks.data import Poisoned
 from coterie.attacks.replies import Hostile
 from coterie.config import toml
-from coterie.core import rng, storage
+from coterie.core import checks, rng, storage
 from coterie.core.errors import CheckpointError, CoterieError
 from coterie.core.events import Listener, silence
 from coterie.core.layout import Layout
@@ -77,6 +77,7 @@ def fit(
     is False; with `resume`, a run found there is continued to the same bits as if it had never
     stopped. Under an `attack`, some clients are hostile. Further keywords are the fields of `Plan`.
     """
+    checks.whole(seed, "seed")
     method, population = method_of(method), clients_of(population)
     planned = plan_of(rounds, plan)
     if resume and out is not None:
