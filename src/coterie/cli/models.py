@@ -127,7 +127,7 @@ def predict(
         note_peak(result, found)
         if unlabelled and not named:
             cluster = the_only(result)
-        if named:
+        if client is not None or cluster is not None:
             model = predicting.for_client(result, client, found, cluster)
         else:
             model, why = predicting.for_newcomer(result, found)

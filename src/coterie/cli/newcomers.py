@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 NOBODY = ConfigError(
     "newcomers.share = 0 holds nobody out, so nobody could join",
     code="C012",
-    fix="a share of the clients, as 0.2; coterie run trains without newcomers",
+    fix="a share of the clients, as 0.2; `coterie run` trains without newcomers",
 )
 
 
