@@ -636,6 +636,23 @@ def test_what_is_not_compiled_is_said_and_trained_all_the_same(net: nn.Module, w
     assert torch.equal(a.values, b.values)
 
 
+def test_a_unit_at_its_kink_is_no_other_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One draw of weights may disagree; what is not its layers disagrees with all of them."""
+    layout, tried, passes = Layout(seeded(nn.Sequential(nn.Linear(13, K)))), list[int](), {2}
+
+    def agree(network: Network, layout: Layout, x: Tensor, draw: int) -> None:
+        tried.append(draw)
+        if draw not in passes:
+            raise NotCompilableError("its gradient is not that of its layers")
+
+    monkeypatch.setattr("coterie.engines.compiled.backend.agree", agree)
+    x = person(4, (13,)).x
+    assert Compiled(layout, x).known
+    assert tried == [0, 1, 2]
+    passes.clear()
+    assert not Compiled(layout, x).known
+
+
 @pytest.mark.parametrize("recorded", ["compiled", "stacked"])
 def test_a_run_is_resumed_on_the_engine_it_was_started_on(recorded: str, tmp_path: Path) -> None:
     """Also one from before there was a compiled engine: to the bit, whatever auto would take."""

@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 from coterie.core.events import Listener, silence
 from coterie.core.flat_module import tensors
 from coterie.core.layout import Layout
-from coterie.engines.chain import NotStackableError
+from coterie.engines.chain import NotStackableError, on_one_draw
 from coterie.engines.compiled.host import NotCompilableError
 from coterie.engines.compiled.network import Gradients, Network
 from coterie.engines.compiled.objects import machine
@@ -50,7 +50,7 @@ class Compiled(Together):
             made = planned(layout, tuple(samples.shape[1:]))
             code = machine(made, announce=lambda: tell(COMPILING))[0]
             self.network = Network(made, code)
-            agree(self.network, layout, samples)
+            on_one_draw(lambda draw: agree(self.network, layout, samples, draw))
             self.known = True
         except NotStackableError as why:
             self.notes = (f"clients train one after another, not compiled: {why}",)
@@ -72,9 +72,9 @@ class Compiled(Together):
         return self.network.read(row, sets) if self.known else super().logits(row, sets)
 
 
-def agree(network: Network, layout: Layout, x: Tensor) -> None:
+def agree(network: Network, layout: Layout, x: Tensor, draw: int = 0) -> None:
     """One gradient both ways: a network that only looks like its layers is found out here."""
-    rng = torch.Generator().manual_seed(0)
+    rng = torch.Generator().manual_seed(draw)
     row = layout.initial + 0.01 * torch.randn(layout.size, generator=rng)
     x = x[:4].float().contiguous()
     y = torch.randint(network.plan.outputs, (len(x),), generator=rng)

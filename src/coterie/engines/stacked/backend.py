@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from coterie.core.layout import Layout
-from coterie.engines.chain import Convolution, Layer, NotStackableError, Pool, chain
+from coterie.engines.chain import Convolution, Layer, NotStackableError, Pool, chain, on_one_draw
 from coterie.engines.question import Portion, Question
 from coterie.engines.stacked.descent import descend
 from coterie.engines.stacked.stack import Stack
@@ -38,7 +38,7 @@ class Stacked(Together):
         self.layers: list[Layer] = []
         try:
             self.layers = chain(layout)
-            self.outputs = agree(self.layers, layout, samples)
+            self.outputs = on_one_draw(lambda n: agree(self.layers, layout, samples, n))
             self.known = True
         except NotStackableError as why:
             self.notes = (f"clients train one after another, not stacked: {why}",)
@@ -120,12 +120,12 @@ def widest(layers: Sequence[Layer], shape: Sequence[int], batch: int, size: int)
     return max(1, CACHE // (weights + largest))
 
 
-def agree(layers: Sequence[Layer], layout: Layout, x: Tensor) -> int:
+def agree(layers: Sequence[Layer], layout: Layout, x: Tensor, draw: int = 0) -> int:
     """One gradient both ways: a network that only looks like its layers is found out here.
 
     Of one that is what it looks like, the number of its outputs.
     """
-    rng = torch.Generator().manual_seed(0)
+    rng = torch.Generator().manual_seed(draw)
     rows = layout.initial + 0.01 * torch.randn(2, layout.size, generator=rng).to(layout.dtype)
     plain = copy.deepcopy(layout)
     outputs = plain.predict(rows[0], x).shape[1]
