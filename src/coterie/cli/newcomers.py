@@ -20,11 +20,13 @@ if TYPE_CHECKING:
     from coterie.studies.run.result import Result
 
 
-NOBODY = ConfigError(
-    "newcomers.share = 0 holds nobody out, so nobody could join",
-    code="C012",
-    fix="a share of the clients, as 0.2; `coterie run` trains without newcomers",
-)
+def nobody_held_out() -> ConfigError:
+    """The error about newcomers of whom there are none."""
+    return ConfigError(
+        "newcomers.share = 0 holds nobody out, so nobody could join",
+        code="C012",
+        fix="a share of the clients, as 0.2; `coterie run` trains without newcomers",
+    )
 
 
 def newcomers(
@@ -56,7 +58,7 @@ def newcomers(
     config = options.experiment(settings, flags, allow_code=allow_code)
     if not config.newcomers.share:
         if share is not None or any(s.startswith("newcomers.share") for s in settings or ()):
-            raise NOBODY
+            raise nobody_held_out()
         flags["newcomers.share"] = 0.2
         config = options.experiment(settings, flags, allow_code=allow_code)
     from coterie.runs import newcomers as joining
