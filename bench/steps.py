@@ -18,11 +18,13 @@ from llvmlite import ir
 
 import coterie as ct
 from bench.workloads import CLASSES, WORKLOADS, Workload
-from coterie.engines.compiled.loops import INT, POINTER, Array, Function, Value
+from coterie.engines.compiled.host import check_machine
+from coterie.engines.compiled.loops import POINTER, Function
 from coterie.engines.compiled.network import Network
 from coterie.engines.compiled.objects import Machine, compiled
 from coterie.engines.compiled.planning import planned
 from coterie.engines.compiled.program import Program
+from coterie.engines.compiled.values import INT, Array, Value
 from coterie.tasks.solver import Descent
 
 ROOM = 128  # kernels
@@ -51,8 +53,8 @@ class Timed(Program):
 def measure(workload: Workload, repeat: int) -> tuple[float, dict[str, float]]:
     """Microseconds of a step, and of each kernel in it."""
     layout = ct.Layout(workload.network())
-    program = Timed(planned(layout, workload.shape))
-    machine: Any = Machine(compiled(str(program)))
+    program = Timed(planned(layout, workload.shape), check_machine())
+    machine: Any = Machine(compiled(str(program), program.processor), program.processor)
     address = machine.loaded.engine.get_global_value_address("clocks")
     clocks = (ctypes.c_int64 * ROOM).from_address(address)
     network = Network(program.plan, machine)

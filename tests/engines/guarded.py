@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from coterie.engines.compiled.network import TYPES
-from coterie.engines.compiled.settings import LANES
+from coterie.engines.compiled.settings import WIDE
 
 PAGE = mmap.PAGESIZE
 LIBC: Any = ctypes.CDLL(None)
@@ -21,7 +21,7 @@ class Guard:
     What lies around their numbers is NaN: who uses it passes that on, and who writes it is found.
     """
 
-    def __init__(self, room: int = LANES) -> None:
+    def __init__(self, room: int = WIDE) -> None:
         self.room = room  # numbers beyond the last that may be read
         self.around: list[Any] = []
 

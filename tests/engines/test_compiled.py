@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import pickle
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from coterie.core.rng import stream
 from coterie.core.types import Sendable, State
 from coterie.engines.choice import Choice, choose
 from coterie.engines.compiled import host
-from coterie.engines.compiled.host import NotCompilableError, check_machine
+from coterie.engines.compiled.host import AVX2, AVX512, NotCompilableError, Processor, check_machine
 from coterie.engines.compiled.planning import planned
 from coterie.engines.front import Front
 from coterie.methods.fedavg import FedAvg
@@ -34,16 +35,19 @@ from coterie.tasks.solver import Descent, Solver
 from coterie.tasks.train import Train
 
 try:
-    check_machine()
+    HERE = check_machine()
 except NotCompilableError as why:
     pytest.skip(str(why), allow_module_level=True)
 
+from coterie.engines.compiled import objects
 from coterie.engines.compiled.backend import Compiled
 from coterie.engines.compiled.network import ROOM, Gradients, Network, UnfitError, Workspace
-from coterie.engines.compiled.objects import machine
+from coterie.engines.compiled.objects import Machine, machine
+from coterie.engines.compiled.plan import Plan
 from tests.engines.guarded import Guard
 
 K = 3
+OURS = [processor for processor in (AVX2, AVX512) if processor.lanes <= HERE.lanes]
 
 
 def seeded(net: nn.Module, seed: int = 0) -> nn.Module:
@@ -62,10 +66,24 @@ def person(n: int, shape: tuple[int, ...], classes: int = K, i: int = 0) -> Clie
     return Client(x, y, x[:2], y[:2], name=str(i))
 
 
-def network(layout: Layout, shape: tuple[int, ...]) -> tuple[Network, Guard]:
+@contextmanager
+def on(processor: Processor) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(objects, "check_machine", lambda: processor)
+        yield
+
+
+def machine_of(plan: Plan, processor: Processor) -> Machine:
+    with on(processor):
+        return machine(plan)[0]
+
+
+def network(
+    layout: Layout, shape: tuple[int, ...], processor: Processor = HERE
+) -> tuple[Network, Guard]:
     guard = Guard()
     made = planned(layout, shape)
-    return Network(made, machine(made)[0], guard), guard
+    return Network(made, machine_of(made, processor), guard), guard
 
 
 def doubled(client: Client) -> Client:
@@ -81,7 +99,10 @@ def agrees(
     tolerance: float = 2e-5,
     **how: Any,
 ) -> None:
-    """As far from where it began as float64 goes, and to the same place within rounding."""
+    """As far from where it began as float64 goes, and to the same place within rounding.
+
+    Every processor's code that runs here has the same bits.
+    """
     layout = Layout(seeded(net))
     mine, guard = network(layout, shape)
     client, start = person(n, shape, classes), layout.initial
@@ -98,6 +119,13 @@ def agrees(
     torch.testing.assert_close(said.double(), truth, rtol=1e-4, atol=1e-5)
     keeps_order(mine, layout.size)
     guard.check()
+    for processor in OURS[:-1]:
+        other, guard = network(layout, shape, processor)
+        row, _ = other.train(Descent(solver, client, start, stream(1), **how), layout)
+        assert torch.equal(row, got)
+        assert torch.equal(other.read(start, [client.x])[0], said)
+        keeps_order(other, layout.size)
+        guard.check()
 
 
 def keeps_order(mine: Network, size: int) -> None:
@@ -195,6 +223,29 @@ def lenet(channels: int = 1, padding: int = 0) -> nn.Sequential:
         *(nn.Conv2d(6, 16, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()),
         *(nn.Linear(16 * side * side, 20), nn.ReLU(), nn.Linear(20, K)),
     )
+
+
+def test_each_processor_has_code_of_its_own() -> None:
+    """Or the comparisons above were of code with itself."""
+    layout = Layout(lenet())
+    made = {p: network(layout, (1, 24, 24), p)[0].machine for p in (AVX2, AVX512)}
+    assert {p: code.processor for p, code in made.items()} == {AVX2: AVX2, AVX512: AVX512}
+    assert made[AVX2].code != made[AVX512].code
+    assert HERE in OURS
+
+
+def test_a_network_from_where_vectors_are_longer_is_compiled_anew() -> None:
+    layout, client = Layout(seeded(lenet())), person(11, (1, 24, 24))
+    away = pickle.dumps(Network(plan := planned(layout, (1, 24, 24)), machine_of(plan, AVX512)))
+    with on(AVX2):
+        arrived = pickle.loads(away)
+    assert arrived.machine.processor == AVX2
+    with on(AVX512):
+        assert pickle.loads(away).machine.processor == AVX512
+    solver = Solver(lr=0.1, batch=4, optimiser=SGD(momentum=0.5))
+    work = Descent(solver, client, layout.initial, stream(1))
+    mine = network(layout, (1, 24, 24))[0].train(replace(work, rng=stream(1)), layout)[0]
+    assert torch.equal(arrived.train(work, layout)[0], mine)
 
 
 # -- terms ----------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from coterie.data.population import Population
 from coterie.engines import build
 from coterie.engines.choice import inner_engine
 from coterie.engines.compiled import host
-from coterie.engines.compiled.host import NotCompilableError, check_machine
+from coterie.engines.compiled.host import AVX2, AVX512, NotCompilableError, check_machine
 from coterie.engines.compiled.planning import planned
 from coterie.tasks.solver import Solver
 
@@ -64,7 +64,8 @@ def test_code_is_compiled_once(tmp_path: Path) -> None:
 
 def test_the_name_tells_apart_all_that_code_depends_on(monkeypatch: pytest.MonkeyPatch) -> None:
     names = {objects.name(made()), objects.name(made(4)), objects.name(lenet())}
-    monkeypatch.setattr(objects, "TARGET", "another processor")
+    other = AVX2 if check_machine() == AVX512 else AVX512
+    monkeypatch.setattr(objects, "check_machine", lambda: other)
     names.add(objects.name(made()))
     monkeypatch.setattr(objects, "source", lambda: "other kernels")
     names.add(objects.name(made()))
@@ -112,9 +113,9 @@ from pathlib import Path
 from coterie.engines.compiled import objects
 from tests.engines.test_compiled_cache import made
 real = objects.compiled
-def told(text):
+def told(*given):
     print("compiling", flush=True)
-    return real(text)
+    return real(*given)
 objects.compiled = told
 for width in range(3, 10_000):
     objects.machine(made(width), Path(sys.argv[1]))

@@ -50,7 +50,8 @@ def layered() -> Layout:
 
 LAYOUT = layered()
 PLAN: Plan = planned(LAYOUT, (2, 8, 8))
-CODE = compiled(str(Program(PLAN)))
+HERE = check_machine()
+CODE = compiled(str(Program(PLAN, HERE)), HERE)
 
 
 def gradient(machine: Machine) -> torch.Tensor:
@@ -63,14 +64,14 @@ def gradient(machine: Machine) -> torch.Tensor:
 
 
 def test_code_linked_here_is_the_code_that_llvm_links(monkeypatch: pytest.MonkeyPatch) -> None:
-    mine = Machine(CODE)
+    mine = Machine(CODE, HERE)
     assert isinstance(mine.loaded, Linked)
 
     def another_format(code: bytes) -> Linked:
         raise NotLinkableError("another system's")
 
     monkeypatch.setattr(objects, "Linked", another_format)
-    theirs = Machine(CODE)
+    theirs = Machine(CODE, HERE)
     assert isinstance(theirs.loaded, LinkedByLLVM)
     assert gradient(mine).abs().sum() > 0
     assert torch.equal(gradient(mine), gradient(theirs))

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from coterie.engines.compiled.loops import SMALLS, VECTOR, Array, Function, Value
+from llvmlite import ir
+
+from coterie.engines.compiled.loops import Function
 from coterie.engines.compiled.settings import LANES
+from coterie.engines.compiled.values import SMALL, Array, Value
 
 LOWEST = -87.0  # below this the exponential is nothing beside the 1 of the largest class
 LOG2E, LN2_HIGH, LN2_LOW = 1.44269504, 0.693359375, -2.12194440e-4  # ln 2 in two parts
@@ -100,5 +103,6 @@ def exp(f: Function, x: Value) -> Value:
     for c in TAYLOR[1:]:
         series = f.fma(series, r, f.all(c))
     series = f.fma(series, r * r, r + 1.0)
-    power = (shifted.as_kind(SMALLS) + (127 - 0x4B400000)).shifted_left(23).as_kind(VECTOR)
+    whole = shifted.as_kind(ir.VectorType(SMALL, f.lanes)) + (127 - 0x4B400000)
+    power = whole.shifted_left(23).as_kind(x.raw.type)
     return series * power

@@ -12,14 +12,17 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from coterie.engines.compiled.settings import LANES
+from coterie.engines.compiled.settings import LANES, WIDE
 from coterie.engines.compiled.step import Step
 
 if TYPE_CHECKING:
-    from coterie.engines.compiled.loops import Array, Function, Value
+    from coterie.engines.compiled.loops import Function
+    from coterie.engines.compiled.values import Array, Value
 
 CACHE = 60_000  # bytes that are read many times in a row
-SUMS = 12  # vectors of sums that stay in registers beside what they are made of
+HELD = 400  # numbers of a field that AVX-512 holds in registers; AVX2 has them near enough
+SMALL = 48  # numbers of a field of which two sums fit the registers
+WAIT = 9  # sums at least that a processor can work at while it waits for the first
 
 
 def up(n: int) -> int:
@@ -77,6 +80,16 @@ class Convolution:
         return Frame(sides[0], sides[1], up(self.outputs))
 
     @property
+    def lanes(self) -> int:
+        """Numbers in a vector of outputs."""
+        return WIDE if self.outputs > LANES else LANES
+
+    @property
+    def across(self) -> int:
+        """Numbers in a vector of a field; of long ones few lanes are idle."""
+        return WIDE if (self.length - 1) % WIDE >= LANES else LANES
+
+    @property
     def size(self) -> int:
         """Numbers in a field, and weights of an output."""
         return self.kernel[0] * self.length
@@ -106,13 +119,13 @@ class Convolution:
         height, width = self.result.height, self.result.width
 
         def outputs(o: Any, lanes: list[int]) -> None:
-            down, across = tile(height, width, len(lanes))
+            down, across = tile(height, width, f.registers // len(lanes) - 2, len(lanes))
             with f.loop(0, height, down) as y0, f.loop(0, width, across) as x0:
                 # The last tile is moved back to fit, and finds some numbers a second time.
                 top, left = f.least(y0, height - down), f.least(x0, width - across)
                 self.some_places(f, (x, laid, bias, y), (top, left), (down, across), (o, lanes))
 
-        f.in_vectors(self.outputs, 2, outputs)
+        f.in_vectors(self.outputs, f.at_once, outputs)
 
     def some_places(
         self,
@@ -126,7 +139,7 @@ class Convolution:
         x, laid, bias, y = arrays
         (top, left), (o, lanes) = corner, vectors
         places = list(product(range(size[0]), range(size[1])))
-        first = [bias.vector(o + LANES * v) if self.bias else f.zero for v in range(len(lanes))]
+        first = [bias.vector(o + f.lanes * v) if self.bias else f.zero for v in range(len(lanes))]
         sums = [[f.variable(b) for b in first] for _ in places]
         image = x.start(self.field(top, left))
         with f.loop(0, self.kernel[0]) as r:
@@ -135,7 +148,9 @@ class Convolution:
                 laid.start(r * (self.length * up(self.outputs)) + o),
             )
             with f.loop(0, self.length) as t:
-                here = [weights.vector(t * up(self.outputs) + LANES * v) for v in range(len(lanes))]
+                here = [
+                    weights.vector(t * up(self.outputs) + f.lanes * v) for v in range(len(lanes))
+                ]
                 for place, several in zip(places, sums, strict=True):
                     number = row[t + self.field(*place)].spread()
                     for s, weight in zip(several, here, strict=True):
@@ -144,7 +159,7 @@ class Convolution:
         for (down, across), several in zip(places, sums, strict=True):
             to = y.start(self.result.at(top + down, left + across) + o)
             for v, s in enumerate(several):
-                to.put(LANES * v, s.now, LANES if padded else lanes[v])
+                to.put(f.lanes * v, s.now, up(lanes[v]) if padded else lanes[v])
 
     @property
     def together(self) -> int:
@@ -188,12 +203,11 @@ class Convolution:
     def backward_weights(self, f: Function) -> None:
         """dw[o] += g x[field], over the gradients listed: vectors of the field are in registers."""
         x, fields, numbers, ends, dw = f.arguments
-        for some in self.groups():
-            apart = 2 if 2 * len(some) <= SUMS else 1  # to hide how long a product takes
+        for some in self.groups(f.lanes, f.registers * 3 // 4):
             with f.loop(0, self.outputs) as o:
                 at, number = fields.start(o * self.room), numbers.start(o * self.room)
-                sums = [f.variables(len(some)) for _ in range(apart)]
-                with f.loop(0, ends[o], apart) as n:
+                sums = [f.variables(len(some)) for _ in range(self.apart)]
+                with f.loop(0, ends[o], self.apart) as n:
                     for k, several in enumerate(sums):
                         field, g = x.start(at[n + k].wide()), number[n + k].spread()
                         for s, (row, t, _) in zip(several, some, strict=True):
@@ -206,10 +220,13 @@ class Convolution:
                     to.put(row * self.length + t, total, lanes)
 
     def backward_inputs(self, f: Function) -> None:
-        """dx[field] += g w[o], over the gradients listed: vectors of weights are in registers."""
+        """dx[field] += g w[o], over the gradients listed: vectors of weights are in registers.
+
+        As many on every processor: where fields lie over each other, it is the order of their sum.
+        """
         w, fields, numbers, ends, dx, count = f.arguments
         clear(f, dx, self.image.size, count)
-        for some in self.groups():
+        for some in self.groups(f.lanes, HELD // f.lanes):
             with f.loop(0, self.outputs) as o:
                 at, number = fields.start(o * self.room), numbers.start(o * self.room)
                 mine = w.start(o * self.size)
@@ -231,14 +248,19 @@ class Convolution:
 
         f.in_vectors(self.outputs * self.size, 1, some)
 
-    def groups(self) -> list[list[tuple[int, int, int]]]:
-        """The vectors of a field, (row, start in it, lanes), as many together as fit registers."""
+    @property
+    def apart(self) -> int:
+        """Of a small field, sums that take turns: so that none waits for its last product."""
+        return 2 if self.kernel[0] * up(self.length) <= SMALL else 1
+
+    def groups(self, lanes: int, most: int) -> list[list[tuple[int, int, int]]]:
+        """The vectors of a field, (row, start in it, lanes), at most so many together."""
         every = [
-            (row, t, min(LANES, self.length - t))
+            (row, t, min(lanes, self.length - t))
             for row in range(self.kernel[0])
-            for t in range(0, self.length, LANES)
+            for t in range(0, self.length, lanes)
         ]
-        count = -(-len(every) // SUMS)
+        count = -(-len(every) // most)
         size = -(-len(every) // count)
         return [every[i : i + size] for i in range(0, len(every), size)]
 
@@ -258,20 +280,19 @@ class Convolution:
         f.in_vectors(self.outputs, 1, outputs)
 
 
-def tile(height: int, width: int, vectors: int) -> tuple[int, int]:
-    """How many places, down and across, are in registers with so many vectors of outputs each.
+def tile(height: int, width: int, room: int, vectors: int = 1) -> tuple[int, int]:
+    """How many places, down and across, are in registers, with so many vectors of outputs each.
 
     Too few sums wait for each other; a tile that does not fit the places does some twice.
 
-    >>> tile(24, 24, 1), tile(28, 28, 1), tile(10, 10, 2)
+    >>> tile(24, 24, 14), tile(28, 28, 14), tile(10, 10, 6, vectors=2)
     ((1, 12), (1, 14), (1, 5))
     """
 
     def cost(size: tuple[int, int]) -> float:
         tiles = -(-height // size[0]) * -(-width // size[1])
-        return tiles * (max(size[0] * size[1] * vectors, LANES + 1) + 1)
+        return tiles * (max(size[0] * size[1] * vectors, WAIT) + 1)
 
-    room = SUMS // vectors + (2 if vectors == 1 else 0)
     every = [
         (down, across)
         for down in range(1, min(height, room) + 1)

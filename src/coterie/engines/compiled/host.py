@@ -5,13 +5,28 @@ from __future__ import annotations
 import platform
 from functools import cache
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from coterie.engines.chain import NotStackableError
 
-ENOUGH = ("AVX2", "AVX512")  # what PyTorch calls a processor that has AVX2 and FMA
+
+class Processor(NamedTuple):
+    """What code is written for. It runs as well where vectors are longer, and gives the same."""
+
+    name: str  # LLVM's
+    lanes: int  # numbers in a register
+    registers: int
+
+    def registers_of(self, lanes: int) -> int:
+        """How many vectors of so many numbers fit."""
+        return self.registers // max(1, lanes // self.lanes)
+
+
+AVX2 = Processor("x86-64-v3", 8, 16)
+AVX512 = Processor("x86-64-v4", 16, 32)
+PROCESSORS = {"AVX2": AVX2, "AVX512": AVX512}  # by what PyTorch calls them
 
 
 class NotCompilableError(NotStackableError):
@@ -19,14 +34,16 @@ class NotCompilableError(NotStackableError):
 
 
 @cache
-def check_machine() -> None:
-    """Raise `NotCompilableError` where the code could not be made, or could not run."""
+def check_machine() -> Processor:
+    """The processor here; `NotCompilableError` where code could not be made, or could not run."""
     if find_spec("llvmlite") is None:
         raise NotCompilableError("llvmlite is not installed; pip install 'coterie[fast]'")
     if platform.machine().lower() not in ("x86_64", "amd64"):
         raise NotCompilableError(f"the kernels are for x86-64, and this is {platform.machine()}")
-    if torch.backends.cpu.get_cpu_capability() not in ENOUGH:
+    found = PROCESSORS.get(torch.backends.cpu.get_cpu_capability())
+    if found is None:
         raise NotCompilableError("PyTorch finds no AVX2 and FMA in this processor")
+    return found
 
 
 def binding() -> Any:

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from coterie.core.layout import Layout
-from coterie.engines.compiled.objects import Machine
+from coterie.engines.compiled.objects import Machine, machine
 from coterie.engines.compiled.plan import Buffer, Plan
-from coterie.engines.compiled.settings import LANES, RATES, READING, ROWS
+from coterie.engines.compiled.settings import RATES, READING, ROWS, WIDE
 from coterie.tasks.optimiser import SGD
 from coterie.tasks.solver import Descent
 
@@ -35,9 +35,9 @@ class UnfitError(ValueError):
 def memory(kind: str, n: int) -> NDArray[Any]:
     """n zeros at the beginning of a cache line, and room for a vector that reads beyond them."""
     size = np.dtype(TYPES[kind]).itemsize
-    raw = np.zeros((n + LANES) * size + LINE, np.uint8)
+    raw = np.zeros((n + WIDE) * size + LINE, np.uint8)
     first = -raw.ctypes.data % LINE
-    numbers: NDArray[Any] = raw[first : first + (n + LANES) * size].view(TYPES[kind])
+    numbers: NDArray[Any] = raw[first : first + (n + WIDE) * size].view(TYPES[kind])
     return numbers[:n]
 
 
@@ -84,6 +84,8 @@ class Network:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, spaces=threading.local())
+        if not self.machine.runs:  # it comes from where vectors are longer
+            self.machine = machine(self.plan)[0]
 
     def workspace(self, batch: int) -> Workspace:
         """This thread's memory, large enough for such mini-batches."""

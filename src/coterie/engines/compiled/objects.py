@@ -20,11 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from coterie.data.named import cache as user_cache
-from coterie.engines.compiled.host import binding, check_machine
+from coterie.engines.compiled.host import Processor, binding, check_machine
 from coterie.engines.compiled.linking import Linked, LinkedByLLVM, Loaded, NotLinkableError
 from coterie.engines.compiled.plan import Plan
 
-TARGET = "x86-64-v3"  # every processor with AVX2 and FMA: the same code, so the same bits
 HASH = 32  # bytes
 POINTER, INT = ctypes.c_void_p, ctypes.c_int64
 SIGNATURES: dict[str, list[Any]] = {
@@ -36,11 +35,13 @@ SIGNATURES: dict[str, list[Any]] = {
 }
 
 
-def compiled(text: str) -> bytes:
+def compiled(text: str, processor: Processor) -> bytes:
     """A program as an object file."""
     llvm = binding()
     target = llvm.Target.from_triple(llvm.get_process_triple())
-    machine = target.create_target_machine(cpu=TARGET, opt=3, reloc="pic", codemodel="small")
+    machine = target.create_target_machine(
+        cpu=processor.name, opt=3, reloc="pic", codemodel="small"
+    )
     module = llvm.parse_assembly(text)
     module.verify()
     tuning = llvm.create_pipeline_tuning_options(speed_level=3)
@@ -61,9 +62,9 @@ class Machine:
     arrange: Callable[..., None]
     restore: Callable[..., None]
 
-    def __init__(self, code: bytes) -> None:
-        check_machine()
-        self.code = code
+    def __init__(self, code: bytes, processor: Processor) -> None:
+        self.runs = processor.lanes <= check_machine().lanes  # here: it may come from elsewhere
+        self.code, self.processor = code, processor
         try:
             self.loaded: Loaded = Linked(code)
         except NotLinkableError:  # another system's format
@@ -72,23 +73,23 @@ class Machine:
             setattr(self, name, ctypes.CFUNCTYPE(None, *kinds)(self.loaded.address(name)))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Machine, (self.code,)
+        return Machine, (self.code, self.processor)
 
 
 def machine(
     plan: Plan, folder: Path | None = None, announce: Callable[[], object] = bool
 ) -> tuple[Machine, bool]:
     """The code of a plan, and whether it had to be compiled now: that is announced before."""
-    check_machine()
+    processor = check_machine()
     file = file_of(plan, folder)
     if code := kept(file):
-        return Machine(code), False
+        return Machine(code, processor), False
     announce()
     from coterie.engines.compiled.program import Program
 
-    code = compiled(str(Program(plan)))
+    code = compiled(str(Program(plan, processor)), processor)
     keep(file, code)
-    return Machine(code), True
+    return Machine(code, processor), True
 
 
 def file_of(plan: Plan, folder: Path | None = None) -> Path:
@@ -98,7 +99,8 @@ def file_of(plan: Plan, folder: Path | None = None) -> Path:
 
 def name(plan: Plan) -> str:
     """All that the code of a plan depends on, as a name."""
-    parts = (repr(plan), source(), TARGET, version("llvmlite"), platform.system())
+    processor = check_machine().name
+    parts = (repr(plan), source(), processor, version("llvmlite"), platform.system())
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from coterie.engines.compiled.settings import LANES
 
 if TYPE_CHECKING:
-    from coterie.engines.compiled.loops import Array, Function, Value
+    from coterie.engines.compiled.loops import Function
+    from coterie.engines.compiled.values import Array, Value
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,12 @@ from coterie.engines.compiled import activation, order, pooling, samples
 from coterie.engines.compiled import step as steps
 from coterie.engines.compiled.convolution import Convolution
 from coterie.engines.compiled.dense import Dense
-from coterie.engines.compiled.loops import KINDS, Array, Function, Value
+from coterie.engines.compiled.host import Processor
+from coterie.engines.compiled.loops import KINDS, Function
 from coterie.engines.compiled.plan import Plan, Stage
 from coterie.engines.compiled.pooling import Mean
-from coterie.engines.compiled.settings import RATES, READING, ROWS
+from coterie.engines.compiled.settings import LANES, RATES, READING, ROWS
+from coterie.engines.compiled.values import Array, Value
 
 SAMPLES = {"buffers": "arrays", "w": "array", "x": "array", "order": "ints", "count": "int"}
 BATCH = {**SAMPLES, "then": "int", "ready": "int"}
@@ -29,10 +31,10 @@ READ = {**SAMPLES, "y": "array", "features": "int"}
 
 
 class Program:
-    """The code of a plan, as text in LLVM's language."""
+    """The code of a plan for a processor, as text in LLVM's language."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan, self.module = plan, ir.Module("coterie")
+    def __init__(self, plan: Plan, processor: Processor) -> None:
+        self.plan, self.processor, self.module = plan, processor, ir.Module("coterie")
         self.names = list(plan.buffers)
         self.kernels: dict[str, Function] = {}
         self.terms = self.define("terms", steps.TERMS, partial(steps.terms, size=plan.size))
@@ -61,33 +63,38 @@ class Program:
         kinds: dict[str, str],
         write: Callable[[Function], None],
         public: bool = False,
+        lanes: int = LANES,
     ) -> Function:
         """A function of the compiled code."""
-        f = Function(self.module, name, kinds, public)
+        f = Function(self.module, name, kinds, self.processor, lanes)
+        if not public:
+            f.hide()
         write(f)
         f.end()
         return f
 
-    def kernel(self, name: str, write: Callable[..., None], takes: str, **more: Any) -> None:
+    def kernel(
+        self, name: str, write: Callable[..., None], takes: str, lanes: int = LANES, **more: Any
+    ) -> None:
         """A kernel: a, i, s are arrays of reals, integers and small ones, n is a number."""
         letters = {"a": "array", "i": "ints", "s": "smalls", "n": "int"}
         kinds = {str(k): letters[c] for k, c in enumerate(takes.removesuffix("+"))}
         if takes.endswith("+"):  # and the step
             kinds |= steps.STEP
-        self.kernels[name] = self.define(name, kinds, partial(write, **more))
+        self.kernels[name] = self.define(name, kinds, partial(write, **more), lanes=lanes)
 
     def stage(self, n: int, stage: Stage) -> None:
         """The kernels of a stage; the first needs no gradient of its inputs."""
         kernel = stage.kernel
         match kernel:
             case Dense():
-                self.kernel(f"forward{n}", kernel.forward, "aiaaan")
-                self.kernel(f"weights{n}", kernel.backward_weights, "aiian+")
+                self.kernel(f"forward{n}", kernel.forward, "aiaaan", kernel.lanes)
+                self.kernel(f"weights{n}", kernel.backward_weights, "aiian+", kernel.across)
             case Convolution():
                 self.kernel(f"lay{n}", kernel.lay, "aa")
-                self.kernel(f"forward{n}", kernel.forward, "aaaa")
+                self.kernel(f"forward{n}", kernel.forward, "aaaa", kernel.lanes)
                 self.kernel(f"list{n}", kernel.list_gradients, "assain")
-                self.kernel(f"weights{n}", kernel.backward_weights, "asaia")
+                self.kernel(f"weights{n}", kernel.backward_weights, "asaia", kernel.across)
                 self.kernel(f"step{n}", kernel.step, "a+")
                 if kernel.window:
                     self.kernel(f"maximum{n}", pooling.maximum, "aas", conv=kernel)
@@ -98,7 +105,7 @@ class Program:
             self.kernel(f"bias{n}", kernel.backward_bias, "an+")
             if n > 1:
                 takes = "aaan" if isinstance(kernel, Dense) else "asaian"
-                self.kernel(f"inputs{n}", kernel.backward_inputs, takes)
+                self.kernel(f"inputs{n}", kernel.backward_inputs, takes, kernel.across)
         if stage.relu:
             self.kernel(f"relu{n}", activation.relu, "an", size=stage.leaves)
             self.kernel(f"stop{n}", activation.relu_backward, "aan", size=stage.leaves)

@@ -7,9 +7,10 @@ from typing import Any
 
 from coterie.engines.compiled.convolution import Convolution, Frame
 from coterie.engines.compiled.dense import TILE
-from coterie.engines.compiled.loops import Array, Function
+from coterie.engines.compiled.loops import Function
 from coterie.engines.compiled.plan import Plan
 from coterie.engines.compiled.settings import LANES
+from coterie.engines.compiled.values import Array
 
 
 def gather(plan: Plan) -> Callable[[Function], None]:

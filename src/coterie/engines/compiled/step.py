@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from coterie.engines.compiled.settings import LANES
-
 if TYPE_CHECKING:
-    from coterie.engines.compiled.loops import Array, Function, Value
+    from coterie.engines.compiled.loops import Function
+    from coterie.engines.compiled.values import Array, Value
 
 STEP = {"move": "array", "velocity": "array", "rate": "real", "momentum": "real", "decay": "real"}
 TERMS = {
@@ -36,8 +35,8 @@ class Step(NamedTuple):
         """With the rates in every lane."""
         return cls(f, w, velocity, *(rate.spread() for rate in rates))
 
-    def apply(self, at: Value | int, g: Value, lanes: int = LANES) -> None:
-        """The step of up to eight numbers from `at` on, whose gradient is g."""
+    def apply(self, at: Value | int, g: Value, lanes: int) -> None:
+        """The step of up to a vector of numbers from `at` on, whose gradient is g."""
         w, f = self.w.vector(at), self.f
         v = f.fma(self.momentum, self.velocity.vector(at), f.fma(self.decay, w, g))
         self.velocity.put(at, v, lanes)
