@@ -211,6 +211,15 @@ def test_who_had_other_clients_or_few_runs_is_not_compared() -> None:
     assert seen.sparse == {"kin": 1}
 
 
+def test_one_method_with_more_runs_than_all_others_does_not_put_them_aside() -> None:
+    found = grid_of({"fedavg": 0.7, "local": 0.6}, runs=1)
+    found.add([made("kin", 11 + i, 0.8) for i in range(3)])
+    seen = of_kind(found, "none")
+    assert seen is not None
+    assert {s.method for s in seen.standings} == {"fedavg", "local", "kin"}
+    assert (seen.runs, seen.sparse) == (1, {})
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

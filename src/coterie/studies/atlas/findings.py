@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, median
 
 from coterie.core.units import count
 from coterie.runs.statistics import LEVEL, Wilcoxon, holm, wilcoxon
@@ -120,16 +120,17 @@ def of_kind(results: Results, kind: str) -> Finding | None:
 
 
 def common(runs: Runs) -> tuple[Runs, dict[str, int]]:
-    """The runs that all methods have, without methods that have fewer than half of what others do.
+    """The runs that all methods have, without methods that have fewer than half of what is usual.
 
-    Also who these are, and how many runs they have.
+    Also who these are, and how many runs they have. A method with more than the others, perhaps one
+    that was just measured anew, makes nobody else sparse.
     """
     counts: dict[str, int] = {}
     for run in runs.values():
         for method in run:
             counts[method] = counts.get(method, 0) + 1
-    most = max(counts.values(), default=0)
-    sparse = {m: n for m, n in counts.items() if 2 * n < most}
+    usual = median(counts.values()) if counts else 0
+    sparse = {m: n for m, n in counts.items() if 2 * n < usual}
     methods = [m for m in counts if m not in sparse]
     whole = {key: run for key, run in runs.items() if all(m in run for m in methods)}
     return {key: {m: run[m] for m in methods} for key, run in whole.items()}, sparse
