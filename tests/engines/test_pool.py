@@ -30,7 +30,9 @@ from coterie.data.population import partition
 from coterie.engines.front import Front
 from coterie.engines.question import Question
 from coterie.engines.serial import Serial
-from coterie.engines.workers.backend import LOADED, Workers, one_thread, take
+from coterie.engines.workers import backend
+from coterie.engines.workers.backend import LOADED, Workers, end_helpers, one_thread, take
+from coterie.engines.workers.processes import Process
 from coterie.engines.workers.shared_memory import SharedBuffer
 from coterie.engines.workers.worker import room_for
 from coterie.methods import find
@@ -264,6 +266,7 @@ def test_while_workers_work_no_other_thread_spins_on_their_cores() -> None:
         awake = helpers() if ends else 0
         with one_thread():
             assert torch.get_num_threads() == 1
+            end_helpers()
             until = time.monotonic() + 5
             while ends and helpers() == awake and time.monotonic() < until:
                 time.sleep(0.001)
@@ -272,6 +275,29 @@ def test_while_workers_work_no_other_thread_spins_on_their_cores() -> None:
         assert torch.ones(10**6).sum() == 10**6
     finally:
         torch.set_num_threads(1)
+
+
+def test_helpers_are_ended_once_workers_have_something_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    happened: list[str] = []
+    give, answer = Process.give, Process.answer
+
+    def giving(worker: Process, *given: Any) -> None:
+        happened.append("give")
+        give(worker, *given)
+
+    def answering(worker: Process, *given: Any) -> Any:
+        happened.append("answer")
+        return answer(worker, *given)
+
+    monkeypatch.setattr(Process, "give", giving)
+    monkeypatch.setattr(Process, "answer", answering)
+    monkeypatch.setattr(backend, "end_helpers", lambda: happened.append("end"))
+    with pooled(federation(), 2) as pool:
+        list(run(FedAvg(SOLVER), pool, 1))
+    assert happened[:4] == ["give", "give", "end", "answer"]
+    assert happened.count("end") == 1
 
 
 @pytest.mark.slow

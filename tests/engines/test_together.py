@@ -16,7 +16,7 @@ from coterie.core.layout import Layout
 from coterie.core.rng import stream
 from coterie.core.types import State
 from coterie.engines.choice import work
-from coterie.engines.compiled.host import NotCompilableError, check_machine
+from coterie.engines.compiled.host import NotCompilableError, Processor, check_machine
 from coterie.engines.together import readings
 from coterie.tasks.score import Score
 from coterie.tasks.solver import Descent, Solver
@@ -50,9 +50,9 @@ def test_that_something_is_compiled_is_told_before_and_only_then(
     heard: list[str] = []
     real = objects.compiled
 
-    def compiling(text: str) -> bytes:
+    def compiling(text: str, processor: Processor) -> bytes:
         heard.append("compiled")
-        return real(text)
+        return real(text, processor)
 
     monkeypatch.setattr(objects, "compiled", compiling)
     for _ in range(2):

@@ -9,6 +9,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from coterie.core.checks import total_square
+
 Bound = float | tuple[float, ...]  # one for all numbers, or one for each place of the last axis
 LARGEST_LOSS = 1e20  # a loss above it is that of training which diverged
 # Numbers whose squares sum up to more cannot be computed with: distances between models, sums of
@@ -110,7 +112,7 @@ def too_large(name: str, t: Tensor) -> Fault | None:
         return None
     flat = t.detach().reshape(-1)
     flat = flat if flat.dtype in (torch.float32, torch.float64) else flat.double()
-    if float(flat @ flat) <= LARGEST_SQUARE:  # one pass tells; NaN is not below anything either
+    if total_square(flat) <= LARGEST_SQUARE:  # one pass tells; NaN is not below anything either
         return None
     if fault := not_finite(name, t):
         return fault

@@ -155,7 +155,7 @@ class Front:
             expect_protected(question)
         self.calls += 1
         down = torch.full_like(cohort, question.payload_bytes())
-        ids, up, train = cohort.tolist(), [0] * len(cohort), self.purpose == "train"
+        ids, up, train = question.ids, [0] * len(cohort), self.purpose == "train"
         got: dict[int, Reply] = {}
         refused: dict[int, Refusal] = {}
         for j, answer in self.backend.answers(question):

@@ -75,6 +75,24 @@ class Question:
         population = self.setting.population
         return population.at(self.round) if isinstance(population, Changing) else population
 
+    @cached_property
+    def ids(self) -> list[int]:
+        """The client at each place."""
+        found: list[int] = self.cohort.tolist()
+        return found
+
+    @cached_property
+    def samples(self) -> list[float]:
+        """The training samples of the client at each place."""
+        found: list[float] = self.sizes.tolist()
+        return found
+
+    @cached_property
+    def held(self) -> list[int]:
+        """The model that the client at each place holds; -1: none."""
+        found: list[int] = self.state.assign[self.cohort].tolist()
+        return found
+
     def check(self) -> None:
         """Refuse a question that has no meaning, before anybody is asked."""
         if (self.cohort.diff() <= 0).any():
@@ -98,8 +116,7 @@ class Question:
         task, state, sent = self.task, self.state, self.sent(place)
         if task.receives == "nothing":
             return torch.empty(0), sent
-        own = state.assign[self.cohort[place]]
-        models = state.models if task.receives == "all" else state.models[own]
+        models = state.models if task.receives == "all" else state.models[self.held[place]]
         return models[..., self.setting.layout.columns(task.download)], sent
 
     def form(self, place: int) -> AnswerForm | None:
@@ -112,8 +129,8 @@ class Question:
 
     def known(self, place: int) -> Known:
         """What a server knows of one of those whom it asks."""
-        setting, samples = self.setting, int(self.sizes[place])
-        return Known(setting.layout, self.state.k, setting.classes, samples, self.sent(place))
+        setting, samples, sent = self.setting, int(self.samples[place]), self.sent(place)
+        return Known(setting.layout, self.state.k, setting.classes, samples, sent)
 
     def payload_bytes(self) -> int:
         """The bytes of what travels to each client: the same for all, for the shapes are."""
@@ -124,11 +141,11 @@ class Question:
 
     def name(self, place: int) -> str:
         """The name of the client at a place."""
-        return self.setting.names[int(self.cohort[place])]
+        return self.setting.names[self.ids[place]]
 
     def client(self, place: int) -> Client:
         """The client at a place, with its private memory."""
-        i = int(self.cohort[place])
+        i = self.ids[place]
         client = self.clients[i]
         return replace(client, memory=self.memories[i]) if i in self.memories else client
 

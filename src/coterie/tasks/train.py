@@ -66,6 +66,8 @@ class Train(Training, SteppedTask):
     def answer_form(self, known: Known) -> AnswerForm:
         """The columns shared, and a number for each report."""
         shared = known.layout.form(self.shared)
+        if not self.report:
+            return {"value": shared}
         epochs = int(known.sent["epochs"]) if "epochs" in known.sent else None
         most = self.solver.most_steps(known.samples, epochs)
         reports = {

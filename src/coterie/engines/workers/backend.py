@@ -94,7 +94,7 @@ class Workers(Backend, Generic[W]):
         portions = self.inner.portions(question)
         if not portions:
             return
-        samples: list[float] = question.sizes.tolist()
+        samples = question.samples
         weights = {portion[0]: sum(samples[j] for j in portion) for portion in portions}
 
         def weight(portion: Portion) -> float:
@@ -169,6 +169,8 @@ class Workers(Backend, Generic[W]):
             busy = [worker for worker in self.workers if worker.busy]
             if not busy:
                 return found
+            if not found:
+                end_helpers()
             for worker in self.cluster.ready(busy):
                 portions, outcomes = worker.busy, worker.answer(table)
                 if outcomes is None:
@@ -217,19 +219,23 @@ def give_back() -> None:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """The cores are the workers' for a while; only copies are made here, so no bit changes.
-
-    A thread that has helped to compute spins for some milliseconds, in hope of more work: those of
-    this process are ended, and come again when they are needed.
-    """
+    """The cores are the workers' for a while; only copies are made here, so no bit changes."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
-    if LOADED and hasattr(LOADED, "omp_pause_resource_all"):
-        LOADED.omp_pause_resource_all(SOFTLY)
     try:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def end_helpers() -> None:
+    """End the threads that have helped this process to compute; they come again when needed.
+
+    One that has just helped spins for some milliseconds, in hope of more work. To end them takes
+    some, too: so this is for when the workers have something to do.
+    """
+    if LOADED and hasattr(LOADED, "omp_pause_resource_all"):
+        LOADED.omp_pause_resource_all(SOFTLY)
 
 
 def stop_all(workers: list[W], owner: int, seconds: float = 0) -> None:
