@@ -2,8 +2,8 @@
 
 FedAvg's model for small clients of many kinds, as it is and with the last layer tuned on a client's
 own samples, and what several rules lose that choose between the two from those samples alone.
-Points below the better of everybody tuned and nobody, over cases; kin tunes where "it does not clearly
-lose more".
+Points below the better of everybody tuned and nobody, over cases; kin tunes where "it does not
+clearly lose more".
 """
 
 from __future__ import annotations

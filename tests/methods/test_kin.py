@@ -16,7 +16,8 @@ from coterie.core.rng import stream
 from coterie.core.types import Replies, State
 from coterie.engines.front import Front
 from coterie.methods.fedavg import FedAvg
-from coterie.methods.kin import TRIES, Kin, pulls
+from coterie.methods.kin import TRIES, Kin
+from coterie.methods.moving import PEERS, Wishes, pulls
 from coterie.methods.regrouping import dealt, divided, mean_model, trial, united
 from coterie.tasks import Gains, Solver, Train, VerifiedScore
 from coterie.tasks.halves import folds, halves
@@ -132,6 +133,74 @@ def test_who_moves_does_not_train_the_cluster_it_leaves() -> None:
     others = torch.arange(1, 8)
     w = fed.at(6).ask(others, Train(SOLVER, report=("before",)), state)
     assert torch.equal(after.models, merge(state, w).models)
+
+
+def ahead(fed: Front, truth: list[int]) -> State:
+    """Two clusters, of which the second has not begun yet to learn, and the first is further."""
+    state = last(Kin(SOLVER, look=0), among([0] * 4), 4)
+    models = torch.stack([state.models[0], fed.layout.initial])
+    return State(
+        models,
+        torch.tensor(truth),
+        memory={"fit": torch.full((len(truth),), torch.inf, dtype=torch.float64)},
+    )
+
+
+def wishing(method: Kin, state: State, fed: Front, clients: list[int]) -> Wishes:
+    those = torch.tensor(clients)
+    return method.better_off(state, those, 1 - state.assign[those, None], fed)
+
+
+def reporting(fed: Front, state: State, clients: Tensor) -> Replies:
+    return fed.ask(clients, Train(SOLVER, report=("before",)), state)
+
+
+def test_nobody_leaves_for_a_model_that_is_only_ahead() -> None:
+    """Its peers would gain as much by it."""
+    fed, method = among([0] * 8), Kin(SOLVER)
+    state = ahead(fed, [0] * 4 + [1] * 4)
+    wishes = wishing(method, state, fed, [4, 5])
+    assert wishes.clients.tolist() == [4, 5], "it does save them something"
+    w = reporting(fed, state, fed.clients)
+    assert not len(method.apart(state, wishes, w, fed).clients)
+
+
+def test_who_gains_more_than_its_peers_leaves() -> None:
+    fed, method = among([0] * 4 + [1] * 4), Kin(SOLVER)
+    state = ahead(fed, [0] * 4 + [1] * 4)
+    drifted(fed, {5: -1})
+    w = reporting(fed, state, fed.clients)
+    apart = method.apart(state, wishing(method, state, fed, [5]), w, fed)
+    assert (apart.clients.tolist(), apart.target.tolist()) == ([5], [0])
+
+
+def test_where_no_peer_is_drawn_a_loss_that_has_risen_speaks() -> None:
+    fed, method = among([0] * 8), Kin(SOLVER)
+    state = ahead(fed, [0] * 4 + [1] * 4)
+    wishes, w = wishing(method, state, fed, [4]), reporting(fed, state, torch.tensor([0, 1, 4]))
+    loss = float(w.extra["before"][2])
+    for least, goes in ((torch.inf, []), (loss, []), (0.95 * loss, []), (0.8 * loss, [4])):
+        known = state.hold(fit=state.memory["fit"].index_fill(0, torch.tensor([4]), least))
+        assert method.apart(known, wishes, w, fed).clients.tolist() == goes
+
+
+def test_who_is_alone_in_a_cluster_is_held_back_by_nobody() -> None:
+    fed, method = among([0] * 5), Kin(SOLVER)
+    state = ahead(fed, [0] * 4 + [1])
+    w = reporting(fed, state, fed.clients)
+    assert method.apart(state, wishing(method, state, fed, [4]), w, fed).clients.tolist() == [4]
+
+
+def test_few_peers_are_asked_and_nobody_who_would_leave_as_well() -> None:
+    fed = Overheard(people([0] * 20), Layout(network()), classes=CLASSES, seed=7)
+    method = Kin(SOLVER)
+    state = ahead(fed, [0] * 4 + [1] * 16)
+    wishes = wishing(method, state, fed, [4, 9, 12])
+    method.apart(state, wishes, reporting(fed, state, fed.clients), fed)
+    assert len(fed.sent) == PEERS
+    assert fed.sent.keys() <= {*range(4, 20)} - {4, 9, 12}
+    for rows in fed.sent.values():
+        assert torch.equal(rows, state.models[[1, 0]])
 
 
 def test_pulls_point_to_the_model_that_training_led_to() -> None:

@@ -18,6 +18,7 @@ from torch.nn.functional import normalize
 from coterie.core.bounds import Count, NonNegative, Part, Share, Whole, dataclass
 from coterie.core.types import Federation, Replies, State, Task
 from coterie.methods.group_once import LANDMARKS, kept, landmarks, pick, round_in_groups
+from coterie.methods.moving import Wishes, peers, pulls
 from coterie.methods.regrouping import divided, mean_model, trial, united
 from coterie.tasks import Gains, Solver, Train, TrainHalves, VerifiedScore, equal_steps
 from coterie.words.distance import cosine_distance
@@ -116,7 +117,8 @@ class Kin:
         hardest, vain = pull[:, 0], state.memory["vain"] * (not again)
         trying = hardest > vain[w.clients]
         several = min(TRIES, int((pull[trying] > 0).any(0).sum()))
-        goes, target = self.better_off(state, w.clients[trying], toward[trying, :several], fed)
+        wishes = self.better_off(state, w.clients[trying], toward[trying, :several], fed)
+        goes, target, *_ = self.apart(state, wishes, w, fed)
         vain = vain.index_copy(0, w.clients[trying], hardest[trying])
         return state.reassign(goes, target).hold(
             vain=vain * (not len(goes)),
@@ -124,21 +126,47 @@ class Kin:
             signature=state.memory["signature"].index_fill(0, goes, 0),  # of its data before
         )
 
-    def better_off(
-        self, state: State, clients: Tensor, others: Tensor, fed: Federation
-    ) -> tuple[Tensor, Tensor]:
-        """Who of these loses clearly less with one of these clusters' models (m, j), and which."""
+    def better_off(self, state: State, clients: Tensor, others: Tensor, fed: Federation) -> Wishes:
+        """Who of these loses clearly less with one of these clusters' models."""
         if not others.numel():
-            return clients[:0], clients[:0]
+            return Wishes.nobody()
         r = fed.ask(clients, Gains(self.touch), state, others=state.models[others])
         if not r:
-            return clients[:0], clients[:0]
-        others = others[torch.isin(clients, r.clients)]
+            return Wishes.nobody()
+        others, loss = others[torch.isin(clients, r.clients)], r.extra["loss"]
         gain, error = r.values.unbind(2)  # (m, j)
-        enough = torch.maximum(self.firm * error, self.better * r.extra["loss"][:, None])
-        saved, best = torch.where(gain > enough, gain, 0.0).max(1, keepdim=True)
-        goes = saved[:, 0] > 0
-        return r.clients[goes], others.gather(1, best)[goes, 0]
+        clear = gain > self.enough(error, loss[:, None])
+        best = torch.where(clear, gain, -torch.inf).argmax(1, keepdim=True)
+        target, saved, unsure = (t.gather(1, best)[:, 0] for t in (others, gain, error))
+        return Wishes(r.clients, target, saved, unsure, loss).of(clear.any(1))
+
+    def enough(self, error: Tensor, loss: Tensor) -> Tensor:
+        """What a model must save before somebody moves."""
+        return torch.maximum(self.firm * error, self.better * loss)
+
+    def apart(self, state: State, wishes: Wishes, w: Replies, fed: Federation) -> Wishes:
+        """Of these, who gains clearly more than its peers would: it is not as they are any more.
+
+        A model by which they would gain as much is only ahead of theirs, as it may be where labels
+        overlap; soon it will be behind. Peers are members of the same cluster who were drawn and
+        stay. Where there is none, the client's own loss must have risen since it was least.
+        """
+        held, rows = state.assign[wishes.clients], torch.searchsorted(w.clients, wishes.clients)
+        least = state.memory["fit"][wishes.clients]
+        goes = w.extra["before"].double()[rows] > least + self.better * least
+        for c in held.unique():
+            mine = (held == c).nonzero().flatten()
+            asked = peers(state, wishes, w, int(c), fed)
+            targets, which = wishes.target[mine].unique(return_inverse=True)
+            others = state.models[targets].expand(len(asked), -1, -1)
+            if len(asked) and (r := fed.ask(asked, Gains(self.touch), state, others=others)):
+                theirs, error = r.values.unbind(2)  # (p, j)
+                more = wishes.saved[mine] - theirs.quantile(0.5, 0)[which]  # one may lie
+                unsure = (wishes.error[mine] ** 2 + (error**2).mean(0)[which] / len(r)) ** 0.5
+                goes[mine] = more > self.enough(unsure, wishes.loss[mine])
+            elif (state.assign == c).sum() == 1:
+                goes[mine] = True  # it has none, and is held back by nobody
+        return wishes.of(goes)
 
     # -- which clusters there are
 
@@ -235,9 +263,8 @@ class Kin:
         state = state.reassign(theta.clients, nearest[:, 0])
         if not self.follow:
             return state
-        return state.reassign(
-            *self.better_off(state, theta.clients, nearest[:, 1 : 1 + TRIES], fed)
-        )
+        wishes = self.better_off(state, theta.clients, nearest[:, 1 : 1 + TRIES], fed)
+        return state.reassign(wishes.clients, wishes.target)
 
     def nearest(self, state: State, theta: Replies) -> Tensor:
         """(m, k) the clusters, those first whose members' first updates point most its way."""
@@ -276,19 +303,6 @@ class Kin:
             **kept(D, some.clients, n),
         )
         return state.reassign(others.clients, self.nearest(state, others)[:, 0])
-
-
-def pulls(state: State, w: Replies) -> Tensor:
-    """(m, k) whither training led: the cosine of each update with the way to each model.
-
-    Where clients are as they were, their own model is between them and the others'.
-    """
-    held = state.assign[w.clients]
-    pull = w.values.new_zeros(len(w), state.k)
-    for c in held.unique():
-        way = normalize(state.models - state.models[c], dim=1)
-        pull[held == c] = normalize(w.values[held == c] - state.models[c], dim=1) @ way.T
-    return pull
 
 
 def members(start: State, state: State, w: Replies, c: int) -> Tensor:
