@@ -229,6 +229,7 @@ def main() -> None:
     options.add_argument("part", choices=CASES)
     options.add_argument("names", nargs="*", help=", ".join(CASES["development"]))
     options.add_argument("--seeds", help="first-last")
+    options.add_argument("--data", nargs="*", help="only these sets")
     options.add_argument("--only", default="", help="cases whose line has this text")
     options.add_argument("--set", nargs="*", default=[], help="options of kin: look=4")
     given = options.parse_args()
@@ -239,7 +240,7 @@ def main() -> None:
     }
     for name in given.names or CASES[given.part]:
         for case in CASES[given.part][name]:
-            if given.only in str(case):
+            if given.only in str(case) and case.data in (given.data or [case.data]):
                 judged(case, range(first, last + 1), fields)
 
 

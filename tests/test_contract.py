@@ -212,7 +212,7 @@ def test_evaluation_changes_nothing(name: str) -> None:
 WANDERING = dict.fromkeys(("gain", "sure", "rise", "better", "firm"), 0.0) | {"look": 1}
 # A field that matters only in company, or on clients of another kind: (settings, federation).
 COMPANY: dict[tuple[str, str], tuple[dict[str, Any], dict[str, Any]]] = {
-    ("kin", "rise"): (WANDERING | {"fraction": 1.0}, {"n": 12, "groups": 1}),
+    ("kin", "rise"): (WANDERING | {"fraction": 1.0}, {"n": 12, "groups": 1, "seed": 1}),
     ("kin", "better"): (WANDERING, {"n": 12, "groups": 1}),
     ("kin", "firm"): (WANDERING, {"n": 12, "groups": 1}),
     ("autocfl", "weighted"): ({"guard": "none"}, {"n": 12, "groups": 1}),

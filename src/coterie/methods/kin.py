@@ -145,17 +145,17 @@ class Kin:
         return torch.maximum(self.firm * error, self.better * loss)
 
     def apart(self, state: State, wishes: Wishes, w: Replies, fed: Federation) -> Wishes:
-        """Of these, who gains clearly more than its peers would: it is not as they are any more.
+        """Of these, whose own loss has risen, or who gains clearly more than its peers would.
 
-        A model by which they would gain as much is only ahead of theirs, as it may be where labels
-        overlap; soon it will be behind. Peers are members of the same cluster who were drawn and
-        stay. Where there is none, the client's own loss must have risen since it was least.
+        A model by which all of them would gain as much is only ahead of theirs, as it may be where
+        labels overlap, and soon it will be behind. Nobody holds back who is alone in its cluster.
         """
         held, rows = state.assign[wishes.clients], torch.searchsorted(w.clients, wishes.clients)
         least = state.memory["fit"][wishes.clients]
         goes = w.extra["before"].double()[rows] > least + self.better * least
-        for c in held.unique():
-            mine = (held == c).nonzero().flatten()
+        goes |= state.assign[state.placed].bincount()[held] == 1
+        for c in held[~goes].unique():
+            mine = ((held == c) & ~goes).nonzero().flatten()
             asked = peers(state, wishes, w, int(c), fed)
             targets, which = wishes.target[mine].unique(return_inverse=True)
             others = state.models[targets].expand(len(asked), -1, -1)
@@ -164,8 +164,6 @@ class Kin:
                 more = wishes.saved[mine] - theirs.quantile(0.5, 0)[which]  # one may lie
                 unsure = (wishes.error[mine] ** 2 + (error**2).mean(0)[which] / len(r)) ** 0.5
                 goes[mine] = more > self.enough(unsure, wishes.loss[mine])
-            elif (state.assign == c).sum() == 1:
-                goes[mine] = True  # it has none, and is held back by nobody
         return wishes.of(goes)
 
     # -- which clusters there are
