@@ -2,8 +2,8 @@
 
 FedAvg's model for small clients of many kinds, as it is and with the last layer tuned on a client's
 own samples, and what several rules lose that choose between the two from those samples alone.
-Points below the better of everybody tuned and nobody, over cases; kin tunes where "it does not
-clearly lose more".
+Points below the better of everybody tuned and nobody, over cases; kin tunes where "not clearly
+fewer are right, nor does it clearly lose more".
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ class Case(NamedTuple):
     each: int
     rate: float
     seed: int
+    rounds: int
 
 
 class Seen(NamedTuple):
@@ -107,7 +108,7 @@ class Watched(VerifiedScore):
 
 
 def clients(case: Case) -> list[Seen]:
-    """FedAvg for 20 rounds; then everybody's numbers."""
+    """FedAvg for some rounds; then everybody's numbers."""
     needs = 1.5 if case.kind.startswith("label-groups") else 1.0
     wanted = round(needs * CLIENTS * case.each)
     small = case.data == "digits"
@@ -125,7 +126,7 @@ def clients(case: Case) -> list[Seen]:
 
     method = Method(solver)
     with engines.build("compiled", people, layout, case.seed) as fed:  # type: ignore[attr-defined]
-        state = list(run(method, fed, 20))[-1]
+        state = list(run(method, fed, case.rounds))[-1]
         before, after = (100 * evaluate(method, state, fed).accuracy).tolist()
     return [
         seen[client.name]._replace(before=before[i], after=after[i])
@@ -139,21 +140,23 @@ def lost(rule: Callable[[Seen], bool], people: list[Seen]) -> float:
     return max(before, after) - statistics.mean(p.after if rule(p) else p.before for p in people)
 
 
-def cases(seeds: range) -> Iterator[Case]:
+def cases(seeds: range, rounds: int) -> Iterator[Case]:
     """All of them."""
     for seed, (data, sizes) in product(seeds, SIZES.items()):
         for each, kind, rate in product(sizes, ALIKE + APART, RATES):
-            yield Case(data, kind, each, rate, seed)
+            yield Case(data, kind, each, rate, seed, rounds)
 
 
 def main() -> None:
     """Print a table."""
     options = argparse.ArgumentParser(prog="python -m bench.tuning", description=__doc__)
     options.add_argument("--seeds", default="33-34", help="first-last")
-    first, last = map(int, options.parse_args().seeds.split("-"))
+    options.add_argument("--rounds", type=int, default=20, help="before models are tuned")
+    given = options.parse_args()
+    first, last = map(int, given.seeds.split("-"))
     torch.set_num_threads(1)
     found = {}
-    for case in cases(range(first, last + 1)):
+    for case in cases(range(first, last + 1), given.rounds):
         with suppress(DivergedError):  # at this rate nobody learns
             found[case] = clients(case)
     for name, rule in RULES.items():

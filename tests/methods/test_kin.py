@@ -509,10 +509,23 @@ def test_tuning_is_judged_by_nearly_all_of_what_it_is_used_with() -> None:
         ([torch.nan] * 3, False),
     ],
 )
-def test_tuning_is_used_unless_it_clearly_loses_more(after: list[float], helps: bool) -> None:
+def test_tuning_is_used_unless_it_does_clear_harm(after: list[float], helps: bool) -> None:
     c = client(0, 4, samples=3)
     c = replace(c, x=torch.arange(3.0)[:, None], y=torch.zeros(3, dtype=torch.long))
     said = {0: torch.tensor([1.0, -1.0, -1.0]), 1: torch.tensor(after)}
+    asked = VerifiedScore(SOLVER).helps(torch.zeros(1), c, SOLVER, stream(0, "tuning"))
+    assert decided(asked, said) is helps
+
+
+@pytest.mark.parametrize(("right", "helps"), [(6, True), (5, False)])
+def test_tuning_by_which_clearly_fewer_are_right_is_not_used_though_it_loses_less(
+    right: int, helps: bool
+) -> None:
+    """Early in training: less is lost on what stays right, and more goes wrong."""
+    c = client(0, 4, samples=10)
+    c = replace(c, x=torch.arange(10.0)[:, None], y=torch.zeros(10, dtype=torch.long))
+    after = torch.tensor([3.0] * right + [-0.1] * (10 - right))
+    said = {0: torch.tensor([0.1] * 7 + [-3.0] * 3), 1: after}
     asked = VerifiedScore(SOLVER).helps(torch.zeros(1), c, SOLVER, stream(0, "tuning"))
     assert decided(asked, said) is helps
 

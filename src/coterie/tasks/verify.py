@@ -117,9 +117,10 @@ class Gains(SteppedTask):
 class VerifiedScore(Score):
     """Test the model a client holds, and what tuning makes of it unless tuning does harm.
 
-    It does if it loses clearly more (a standard error) on samples that it did not see, each part of
-    them being judged after tuning on the others. Half a standard of proof, for the check leans
-    against tuning: the model that is not tuned was trained on those samples in earlier rounds.
+    It does if on samples that it did not see it loses clearly more, or clearly fewer are right (a
+    standard error), each part of them being judged after tuning on the others. Half a standard of
+    proof, for the check leans against tuning: the model that is not tuned was trained on those
+    samples in earlier rounds.
     """
 
     def rows(
@@ -137,11 +138,15 @@ class VerifiedScore(Score):
         """Whether tuning is no worse on what it did not see, as far as can be told."""
         if len(client) < 2:
             return False  # there is nothing else to see
-        saved = []
+        saved, righter = [], []
         for seen, unseen in folds(client, FOLDS):
             tuned, _ = yield from trained(adapt.unprotected, seen, row, rng, train=self.train)
-            before = yield from sample_loss(row, unseen)
-            saved.append(before - (yield from sample_loss(tuned, unseen)))
-        d = torch.cat(saved)
+            before = yield from logits(row, unseen.x)
+            after = yield from logits(tuned, unseen.x)
+            saved.append(losses(unseen.y, before) - losses(unseen.y, after))
+            right, was = (said.argmax(1) == unseen.y for said in (after, before))
+            righter.append(right.double() - was.double())
+        d, r = torch.cat(saved), torch.cat(righter)
         error = d.std(correction=0) / (len(d) - 1) ** 0.5
-        return bool(d.mean() > -error)
+        by_chance = r.abs().sum() ** 0.5  # of those that changed, if each is as likely to be lost
+        return bool((d.mean() > -error) & (r.sum() >= -by_chance))
