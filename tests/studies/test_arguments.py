@@ -55,6 +55,19 @@ MISTAKES: dict[str, tuple[Callable[[], object], str, str]] = {
     "a seed below zero": (lambda: fit(seed=-1), "C060", "a whole number from 0 on"),
     "clients as text": (lambda: ct.partition("digits", clients="4"), "C060", "clients = '4'"),
     "no client": (lambda: ct.partition("digits", clients=0), "C060", "from 1 on"),
+    "an attack as text": (lambda: fit(attack="scaling"), "C060", 'coterie.Attack("scaling", share'),
+    "a folder": (lambda: fit(out=3), "C060", "out = 3 is no path"),
+    "a run": (lambda: ct.open_run(3), "C060", "folder = 3 is no path"),  # type: ignore[arg-type]
+    "a model": (lambda: ct.load_model(None), "C060", "path = None is no path"),  # type: ignore[arg-type]
+    "nobody": (lambda: ct.Population.of(None), "D043", "NoneType is no list"),  # type: ignore[arg-type]
+    "one tensor": (lambda: ct.Population.of(X), "D043", "Tensor is no list"),  # type: ignore[arg-type]
+    "a share as text": (
+        lambda: ct.Population.of([(X, Y)], test_share="a"),  # type: ignore[arg-type]
+        "D043",
+        "test_share = 'a'",
+    ),
+    "a limit as text": (lambda: ct.load("digits", limit="9"), "C060", "limit = '9'"),  # type: ignore[arg-type]
+    "no kind": (lambda: ct.partition("digits", None), "C020", "NoneType is no kind"),  # type: ignore[arg-type]
     "seeds as text": (lambda: compare(seeds="01"), "C060", "write 3 or [0, 1, 2]"),
     "a seed twice": (lambda: compare(seeds=[0, 1, 0]), "C017", "a seed stands twice: 0, 1, 0"),
     "a device": (lambda: fit(device="cuda"), "C060", "coterie computes on the CPU"),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 from numbers import Integral
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -107,3 +109,14 @@ def whole(given: object, name: str, least: int = 0) -> None:
             why=f"it is a whole number from {least} on",
             fix=f"write {name}={max(least, 1)}, for example",
         )
+
+
+def path(given: object, name: str) -> Path:
+    """A file or folder; anything else is told before the system is asked for it."""
+    if not isinstance(given, str | os.PathLike):
+        raise ConfigError(
+            f"{name} = {given!r} is no path",
+            code="C060",
+            fix=f'write {name}="runs/mine", for example',
+        )
+    return Path(given)

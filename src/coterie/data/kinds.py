@@ -313,7 +313,13 @@ def read(kind: Kind | str | Mapping[str, Any]) -> Kind:
     """A kind, however it was given: itself, a text, or a table."""
     if isinstance(kind, Kind):
         return kind
-    return parse(kind) if isinstance(kind, str) else from_dict(kind)
+    if isinstance(kind, str | Mapping):
+        return parse(kind) if isinstance(kind, str) else from_dict(kind)
+    raise ConfigError(
+        f"{type(kind).__name__} is no kind of partition",
+        code="C020",
+        fix='write "dirichlet:0.3", or coterie.Dirichlet(0.3)',
+    )
 
 
 def count(value: int | tuple[Any, ...]) -> int:

@@ -14,6 +14,7 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
+from coterie.core import checks
 from coterie.core.bounds import Positive
 from coterie.core.errors import DataError
 from coterie.data.choosing import at_most, some_classes
@@ -73,7 +74,8 @@ def load(
     data = _in_final_form(raw, common.pop("name", called), entry, **common)
     if only:
         data = some_classes(data, only)
-    if limit:
+    if limit is not None:
+        checks.whole(limit, "limit", 1)
         data = at_most(data, limit)
     part = {"only": list(only) if only else None, "limit": limit}
     again = {"source": source, "test_source": test_source, **given, **part, **options}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,11 +45,10 @@ def given(
     people = named(clients)
     if not people:
         raise DataError("there are no clients", code="D043", fix="bring at least one")
-    if not 0 <= test_share < 1:
-        raise unfit("", f"test_share = {test_share}", "give a share from 0 to below 1")
-    if not 0 <= validation_share < 1:
-        what = f"validation_share = {validation_share}"
-        raise unfit("", what, "give a share from 0 to below 1")
+    shares: dict[str, object] = {"test_share": test_share, "validation_share": validation_share}
+    for name, share in shares.items():
+        if not isinstance(share, Real) or not 0 <= float(share) < 1:
+            raise unfit("", f"{name} = {share!r}", "give a share from 0 to below 1")
     if group is not None and len(group) != len(people):
         raise unfit(
             "",
@@ -104,6 +104,8 @@ def facts(
 
 def named(clients: Several) -> dict[str, Given]:
     """Clients by name: the one each has or is given under, or else its place."""
+    if isinstance(clients, str | Tensor) or not isinstance(clients, Iterable):
+        raise unfit("", f"{type(clients).__name__} is no list of clients", f"{FORMS} of each")
     if isinstance(clients, Mapping):
         names, those = [str(name) for name in clients], list(clients.values())
     else:

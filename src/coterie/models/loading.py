@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from coterie.core import checks
 from coterie.core.errors import CheckpointError, ConfigError
 from coterie.models.saved import KEY, TrainedModel, read_model, unusable
 from coterie.models.spec import Given, ModelSpec
@@ -26,7 +27,7 @@ def load_model(
     program of a .pt2 or .onnx file. A network that has no name is given again as `model`; one
     that is not coterie's is imported, and a .pt2 file is read, only with `allow_code`.
     """
-    path = Path(path)
+    path = checks.path(path, "path")
     if path.suffix in PROGRAMS:
         return program(path, allow_code)
     tensors, known = read_model(path)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from coterie.config import Config
-from coterie.core import rng
+from coterie.core import checks, rng
 from coterie.core.errors import CheckpointError, CoterieWarning, DataError
 from coterie.core.layout import Layout
 from coterie.core.types import Method
@@ -54,7 +54,7 @@ def open_run(
     `model`, `population` and `method` give again what has no name. A method or network that is not
     coterie's is imported only with `allow_code`.
     """
-    path = Path(folder)
+    path = checks.path(folder, "folder")
     expect_run(path)
     saved, faults = checkpoint.latest(path / "checkpoints")
     for text in checkpoint.passed_over(faults, saved):

@@ -80,9 +80,17 @@ def clients_of(given: object) -> Population:
     raise meant("population", given, kind, divided)
 
 
+def attack_of(given: object) -> Attack | None:
+    """What hostile clients do, or nothing."""
+    if given is None or isinstance(given, Attack):
+        return given
+    kind = given if isinstance(given, str) else "sign-flip"
+    raise meant("attack", given, "no attack", f'coterie.Attack("{kind}", share=0.2)')
+
+
 def plan_of(rounds: int, given: Mapping[str, Any]) -> Plan:
     """The plan of a run; a keyword that `fit` does not have is refused by name."""
-    known = [*PlanOptions.__annotations__, *FitOptions.__annotations__]
+    known = [*FitOptions.__annotations__]  # those of a plan among them
     for key, value in given.items():
         if key in HARDWARE:
             fix = f"leave {key} out: coterie computes on the CPU; engine and workers say how"

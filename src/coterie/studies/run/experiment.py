@@ -13,6 +13,7 @@ import torch
 from coterie import config as configs
 from coterie.config import Config
 from coterie.config.schema import Server, Train
+from coterie.core import checks
 from coterie.core.errors import CheckpointError
 from coterie.core.events import Listener, silence
 from coterie.core.layout import Layout
@@ -55,7 +56,7 @@ def execute(
     from elsewhere; without it they are made from the experiment's data.
     """
     torch.set_num_threads(config.engine.threads)
-    folder = Path(out) if out else fresh(config)
+    folder = checks.path(out, "out") if out else fresh(config)
     if gather is None:
         config, gather = simulated(config)
     plan, settings = Plan.of(config), configs.resolved(config)
@@ -81,7 +82,7 @@ def resume(
     name, because the result is then no longer that of one experiment. A method or network that is
     not coterie's is imported only with `allow_code`: a folder may come from anywhere.
     """
-    path = Path(folder)
+    path = checks.path(folder, "folder")
     config = config_to_resume(path, settings, allow, allow_code=allow_code)
     refuse_federation(path)
     return execute(config, path, on_event, resume=True, page=page)

@@ -38,7 +38,7 @@ from coterie.runs.files import text_of, toml_of
 from coterie.runs.records import RunFolder
 from coterie.studies.finished.opened import known_of
 from coterie.studies.run import private
-from coterie.studies.run.arguments import PlanOptions, clients_of, method_of, plan_of
+from coterie.studies.run.arguments import PlanOptions, attack_of, clients_of, method_of, plan_of
 from coterie.studies.run.best_round import expect_validation
 from coterie.studies.run.plan import Plan
 from coterie.studies.run.result import Result
@@ -79,9 +79,10 @@ def fit(
     """
     checks.whole(seed, "seed")
     method, population = method_of(method), clients_of(population)
-    planned = plan_of(rounds, plan)
-    if resume and out is not None:
-        expect_rounds(method, rounds, Path(out))
+    planned, attack = plan_of(rounds, plan), attack_of(attack)
+    folder = None if out is None else checks.path(out, "out")
+    if resume and folder is not None:
+        expect_rounds(method, rounds, folder)
     expect_validation(planned.stop, population, planned.metrics)
     layout = build_layout(
         model, population.shape, population.classes, seed=seed, head=head, options=model_options
@@ -101,7 +102,7 @@ def fit(
         clients,
         planned,
         describe(method, model, seed, rounds, attack),
-        out=None if out is None else Path(out),
+        out=folder,
         resume=resume,
         tell=on_event or silence,
         page=page,
