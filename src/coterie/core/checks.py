@@ -22,8 +22,9 @@ def total_square(x: Tensor) -> float:
     they wait for more they are in the way of workers.
     """
     flat = x.detach().reshape(-1)
-    pieces = flat.split(PIECE) if flat.numel() > PIECE else (flat,)
-    return sum(float(piece @ piece) for piece in pieces)
+    if flat.numel() <= PIECE:
+        return float(flat @ flat)
+    return sum(float(piece @ piece) for piece in flat.split(PIECE))
 
 
 def finite(x: Tensor, name: str) -> None:

@@ -93,6 +93,11 @@ class Question:
         found: list[int] = self.state.assign[self.cohort].tolist()
         return found
 
+    @cached_property
+    def forms(self) -> dict[float, AnswerForm | None]:
+        """The forms that are known already, by the training samples of a client."""
+        return {}
+
     def check(self) -> None:
         """Refuse a question that has no meaning, before anybody is asked."""
         if (self.cohort.diff() <= 0).any():
@@ -120,8 +125,13 @@ class Question:
         return models[..., self.setting.layout.columns(task.download)], sent
 
     def form(self, place: int) -> AnswerForm | None:
-        """What the answer of one client may be."""
-        return self.task.answer_form(self.known(place))
+        """What the answer of one client may be: where all are sent the same, its size decides."""
+        if self.send:
+            return self.task.answer_form(self.known(place))
+        size = self.samples[place]
+        if size not in self.forms:
+            self.forms[size] = self.task.answer_form(self.known(place))
+        return self.forms[size]
 
     def spends(self, place: int) -> Sequence[Release] | None:
         """What of its privacy the answer of one client spends; None: nothing hides it."""
