@@ -198,7 +198,15 @@ def test_a_gain_that_is_not_clear_is_not_told_as_none() -> None:
 def test_few_runs_are_tested_over_clients_and_said_to_be_few() -> None:
     (found,) = findings(grid_of({"fedavg": 0.9, "local": 0.6}, runs=2))
     assert found.over == "clients"
-    assert found.advice.startswith("From 2 runs only.")
+    assert found.advice.startswith("From 2 runs only, tested over their clients.")
+
+
+def test_runs_that_no_adjusted_test_could_tell_apart_are_tested_over_clients() -> None:
+    names = [m for m in ATLAS.methods if m not in ("kin", "oracle")]
+    values = dict.fromkeys(names, 0.6) | {"kin": 0.9}
+    (few,), (many,) = (findings(grid_of(values, runs=n)) for n in (9, 10))
+    assert (len(values), few.over, many.over) == (15, "clients", "runs")
+    assert few.level == many.level == ["kin"]
 
 
 def test_who_had_other_clients_or_few_runs_is_not_compared() -> None:

@@ -12,7 +12,6 @@ from coterie.studies.atlas.grid import Place
 from coterie.studies.atlas.results import Results, Row
 
 Runs = Mapping[tuple[Place, int], Mapping[str, Row]]  # by place and seed, by method
-ENOUGH = 6  # runs that a test over runs needs: fewer cannot come out below 0.05
 SHOWN = 0.5  # points: less is not told as a gain
 
 
@@ -141,9 +140,18 @@ def accuracies(runs: Runs, method: str) -> list[float]:
     return [run[method].accuracy or 0.0 for run in runs.values()]
 
 
+def enough(runs: Runs) -> bool:
+    """Whether a test over runs could find anything: the least p that there is, for all its tests.
+
+    With all of n runs on one side p is 2 / 2^n, and each of the others is held against one method.
+    """
+    others = len(next(iter(runs.values()), {})) - 1
+    return others * 2.0 ** (1 - len(runs)) < LEVEL
+
+
 def versus(runs: Runs, a: str, b: str) -> Wilcoxon:
     """Two methods against each other: over runs, or over all their clients where runs are few."""
-    if len(runs) >= ENOUGH:
+    if enough(runs):
         return wilcoxon(accuracies(runs, a), accuracies(runs, b), a, b, "runs")
     x, y = scores(runs, a, b)
     return wilcoxon(x, y, a, b)
@@ -202,8 +210,8 @@ def share(known: Sequence[bool | None]) -> float | None:
 
 def sentences(found: Finding) -> Iterator[str]:
     """Advice, each sentence from the numbers."""
-    if found.runs < ENOUGH:
-        yield f"From {count(found.runs, 'run')} only."
+    if found.over != "runs":
+        yield f"From {count(found.runs, 'run')} only, tested over their clients."
     best, usual = found.best, next((s for s in found.standings if s.method == "fedavg"), None)
     level = [s for s in found.standings if s.level]
     if usual and usual.level:
