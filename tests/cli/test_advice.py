@@ -115,6 +115,17 @@ def test_the_next_line_of_data_keeps_labels_owners_and_options(
     assert 'owner = "place"' in Path("r/run.toml").read_text()
 
 
+@pytest.mark.parametrize("first", [["digits"], ["data.source=digits"]])
+def test_the_next_line_of_inspect_trains_the_clients_that_were_seen(
+    first: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["inspect", *first, "partition.kind=rotation", "model.name=mclr", "--clients", "4"]
+    words = next_line(said(asked, 0, capsys))
+    assert words[:3] == ["run", "--data", "digits"]
+    clients = {"partition.kind=rotation", "model.name=mclr", "partition.clients=4"}
+    assert clients <= set(words)
+
+
 SITUATIONS = {
     "init": (["init", "my.toml"], 0),
     "check": (["check", "my.toml", "train.rounds=1"], 0),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -53,6 +54,7 @@ def data(
 
     With --partition: which labels each client would have.
     """
+    source, settings = first_named(source, settings)
     flags: dict[str, Any] = {"data.source": source, "partition.clients": clients, "seed": seed}
     flags |= dict(options.assigned(options.of_data(settings)))
     if partition or plot:
@@ -83,6 +85,19 @@ def data(
             say.label("plot", str(plot))
     if not json:
         say.label("next", to_train(source, options.of_data(settings), partition, clients, seed))
+
+
+def first_named(source: str, settings: list[str] | None) -> tuple[str, list[str]]:
+    """The data and the settings, also where data are named like any other setting.
+
+    >>> first_named("digits", None), first_named("train.lr=0.1", ["data.source=digits"])
+    (('digits', []), ('digits', ['train.lr=0.1']))
+    """
+    words, key = [source, *(settings or [])], "data.source="
+    named = [word for word in words if word.startswith(key)]
+    if "=" not in source or Path(source).exists() or len(named) != 1:
+        return source, words[1:]
+    return named[0].removeprefix(key), [word for word in words if word not in named]
 
 
 def to_train(
@@ -187,6 +202,7 @@ def inspect(
 
     Every client trains once from the same model. Nothing is kept.
     """
+    source, settings = first_named(source, settings)
     flags = {
         "partition.clients": clients,
         "partition.kind": partition,
@@ -210,7 +226,7 @@ def inspect(
         if not json:
             say.label("plot", str(plot))
     if not json:
-        say.label("next", advice(seen, source, flags))
+        say.label("next", advice(seen, source, settings, flags))
 
 
 def of_file(seen: Inspection, config: Config, linkage: Linkage) -> dict[str, Any] | None:
@@ -320,14 +336,14 @@ def suggested(lesson: Lesson) -> str:
     return "fedavg" if "fedavg" in lesson.level else split(lesson.best)[0]
 
 
-def advice(seen: Inspection, source: str, flags: dict[str, Any]) -> str:
-    """What to run next."""
+def advice(seen: Inspection, source: str, settings: Sequence[str], flags: Mapping[str, Any]) -> str:
+    """What to run next, with the clients that were seen."""
     if (Path(source) / "run.toml").exists() or source.endswith(".toml"):
         file = f"{source}/run.toml" if Path(source).is_dir() else source
         words = ["run", file]
     else:
         words = ["run", "--data", source]
-    words += [f"{key}={value}" for key, value in flags.items() if value is not None]
+    words += [*settings, *(f"{key}={value}" for key, value in flags.items() if value is not None)]
     if seen.lesson is not None and seen.reading is not None and seen.reading.sure:
         words += ["--method", suggested(seen.lesson)]
     elif seen.measure == "l2" and seen.clustered:
