@@ -103,7 +103,7 @@ def test_one_judgement_decides_verdict_facts_and_advice(k: int, hopkins: float) 
     assert "cluster" not in number
     assert f"finds {'2 clusters' if k == 2 else 'one cluster'} (" in judged
     assert found.clustered == found.facts()["clustered"] == (k == 2)
-    assert advice(found, "digits", {}).endswith("fedclust" if k == 2 else "fedavg")
+    assert advice(found, "digits", [], {}).endswith("fedclust" if k == 2 else "fedavg")
 
 
 def test_looking_changes_nothing() -> None:
