@@ -1,9 +1,9 @@
 """When a client should use a tuned model: `python -m bench.tuning --seeds 33-34`.
 
 FedAvg's model for small clients of many kinds, as it is and with the last layer tuned on a client's
-own samples, and what several rules lose that choose between the two from those samples alone.
-Points below the better of everybody tuned and nobody, over cases; kin tunes where "not clearly
-fewer are right, nor does it clearly lose more".
+own samples for one epoch or five, and what several rules lose that choose from those samples alone.
+Points below the best of five epochs for everybody, one and none, over cases; kin tunes for five
+where "not clearly fewer are right, nor does it clearly lose more", and else for one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from coterie.core.client import Client
 from coterie.core.errors import DivergedError
 from coterie.core.loop import evaluate, run
 from coterie.studies.run.training import build_layout
-from coterie.tasks import VerifiedScore
+from coterie.tasks import Score, VerifiedScore
 from coterie.tasks.halves import folds
 from coterie.tasks.solver import Solver, trained
 from coterie.tasks.steps import Stepwise, logits
@@ -58,6 +58,7 @@ class Seen(NamedTuple):
     saved: float  # loss, over all of them
     error: float  # of that
     before: float = 0.0  # accuracy
+    little: float = 0.0  # after one epoch
     after: float = 0.0
 
     @property
@@ -124,20 +125,27 @@ def clients(case: Case) -> list[Seen]:
 
         score = Watched(replace(solver, epochs=5), train="head", seen=seen)
 
+    class Little(ct.FedAvg):
+        """The same, tuned for one epoch."""
+
+        score = Score(replace(solver, epochs=1), train="head")
+
     method = Method(solver)
     with engines.build("compiled", people, layout, case.seed) as fed:  # type: ignore[attr-defined]
         state = list(run(method, fed, case.rounds))[-1]
         before, after = (100 * evaluate(method, state, fed).accuracy).tolist()
+        _, little = (100 * evaluate(Little(solver), state, fed).accuracy).tolist()
     return [
-        seen[client.name]._replace(before=before[i], after=after[i])
+        seen[client.name]._replace(before=before[i], little=little[i], after=after[i])
         for i, client in enumerate(people)
     ]
 
 
-def lost(rule: Callable[[Seen], bool], people: list[Seen]) -> float:
-    """Points below the better of everybody tuned and nobody."""
-    before, after = (statistics.mean(p[k] for p in people) for k in (-2, -1))
-    return max(before, after) - statistics.mean(p.after if rule(p) else p.before for p in people)
+def lost(rule: Callable[[Seen], bool], people: list[Seen], little: bool) -> float:
+    """Points below the best of all; who is refused tunes a little, or not at all."""
+    best = max(statistics.mean(p[k] for p in people) for k in (-3, -2, -1))
+    used = (p.after if rule(p) else p.little if little else p.before for p in people)
+    return best - statistics.mean(used)
 
 
 def cases(seeds: range, rounds: int) -> Iterator[Case]:
@@ -159,10 +167,11 @@ def main() -> None:
     for case in cases(range(first, last + 1), given.rounds):
         with suppress(DivergedError):  # at this rate nobody learns
             found[case] = clients(case)
-    for name, rule in RULES.items():
-        print(name)
+    for (name, rule), little in product(RULES.items(), (False, True)):
+        print(f"five epochs if {name}; else {'one' if little else 'none'}")
         for what, kinds in (("alike", ALIKE), ("apart", APART)):
-            points = [lost(rule, people) for case, people in found.items() if case.kind in kinds]
+            those = (people for case, people in found.items() if case.kind in kinds)
+            points = [lost(rule, people, little) for people in those]
             worse = sum(p > 1.5 for p in points)
             print(
                 f"  {what}: mean {statistics.mean(points):.2f}, most {max(points):.1f}, "

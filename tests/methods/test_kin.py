@@ -19,7 +19,7 @@ from coterie.methods.fedavg import FedAvg
 from coterie.methods.kin import TRIES, Kin
 from coterie.methods.moving import PEERS, Wishes, pulls
 from coterie.methods.regrouping import dealt, divided, mean_model, trial, united
-from coterie.tasks import Gains, Solver, Train, VerifiedScore
+from coterie.tasks import Gains, Score, Solver, Train, VerifiedScore
 from coterie.tasks.halves import folds, halves
 from coterie.tasks.steps import Forward, Stepwise, run_single
 from coterie.words.grouping import clear, verified_groups
@@ -528,6 +528,37 @@ def test_tuning_by_which_clearly_fewer_are_right_is_not_used_though_it_loses_les
     said = {0: torch.tensor([0.1] * 7 + [-3.0] * 3), 1: after}
     asked = VerifiedScore(SOLVER).helps(torch.zeros(1), c, SOLVER, stream(0, "tuning"))
     assert decided(asked, said) is helps
+
+
+def test_who_is_refused_long_tuning_tunes_for_one_epoch() -> None:
+    fed = federation()
+    c, start = client(0, 4, samples=40), fed.layout.initial
+    asked = Never(replace(SOLVER, epochs=7), train="head")
+    rng, again = stream(0, "tuning"), stream(0, "tuning")
+    row, tuned = run_single(asked.rows(c, start, fed.layout, rng), fed.layout)
+    run_single(Score(asked.adapt, train="head").rows(c, start, fed.layout, again), fed.layout)
+    little = Score(replace(SOLVER, epochs=1), train="head")
+    _, expected = run_single(little.rows(c, start, fed.layout, again), fed.layout)
+    assert torch.equal(row, start)
+    assert torch.equal(tuned, expected)
+    assert not torch.equal(tuned, start)
+
+
+def test_an_epoch_of_tuning_that_loses_more_on_its_own_samples_is_not_used() -> None:
+    fed = federation()
+    c, start = client(0, 4, samples=40), fed.layout.initial
+    wild = Never(replace(SOLVER, lr=1e4), train="head")
+    row, tuned = run_single(wild.rows(c, start, fed.layout, stream(0, "tuning")), fed.layout)
+    assert torch.equal(tuned, row)
+
+
+class Never(VerifiedScore):
+    """A check that nothing passes."""
+
+    def helps(self, *about: object) -> Stepwise[bool]:
+        """No."""
+        yield from ()
+        return False
 
 
 def decided(steps: Stepwise[bool], said: dict[int, Tensor]) -> bool:

@@ -48,7 +48,7 @@ class Kin:
         2  # rounds before a look for other clusters; twice as many after one in vain; 0: never
     )
     follow: bool = True  # move, split and merge by the clients' losses; False: first groups stay
-    tune_epochs: Count = 5  # of the last layer on its own data, before use, unless it harms
+    tune_epochs: Count = 5  # of the last layer on its own data, before use; 1 if so many harm
     landmarks: Whole = LANDMARKS  # clients grouped at once, others join as newcomers; 0: all
     server: ServerOptimiser = field(default=ServerOptimiser(), kw_only=True)  # of the average
 
@@ -66,7 +66,7 @@ class Kin:
 
     @property
     def score(self) -> VerifiedScore:
-        """The cluster's model, and what the client's own tuning makes of it unless that harms."""
+        """The cluster's model, and what the client's own tuning makes of it, long or short."""
         return VerifiedScore(self.tuning, train="head")
 
     def warm(self, sizes: Tensor) -> TrainHalves:
