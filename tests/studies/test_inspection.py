@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import coterie
-from coterie.cli.data import advice
+from coterie.cli.inspecting import advice
 from coterie.cli.main import call
 from coterie.core.layout import Layout
 from coterie.core.loop import run

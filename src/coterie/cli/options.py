@@ -80,6 +80,19 @@ def of_data(settings: Iterable[str] | None) -> list[str]:
     return whole
 
 
+def first_named(source: str, settings: list[str] | None) -> tuple[str, list[str]]:
+    """The data and the settings, also where data are named like any other setting.
+
+    >>> first_named("digits", None), first_named("train.lr=0.1", ["data.source=digits"])
+    (('digits', []), ('digits', ['train.lr=0.1']))
+    """
+    words, key = [source, *(settings or [])], "data.source="
+    named = [word for word in words if word.startswith(key)]
+    if "=" not in source or Path(source).exists() or len(named) != 1:
+        return source, words[1:]
+    return named[0].removeprefix(key), [word for word in words if word not in named]
+
+
 def of_reader(settings: Iterable[str] | None) -> dict[str, Any]:
     """Options of a reader alone, written with their table or without.
 
