@@ -38,7 +38,7 @@ def data(
 
     With --partition: which labels each client would have.
     """
-    source, settings = options.first_named(source, settings)
+    source, settings = options.source_among(source, settings)
     flags: dict[str, Any] = {"data.source": source, "partition.clients": clients, "seed": seed}
     flags |= dict(options.assigned(options.of_data(settings)))
     if partition or plot:

@@ -60,7 +60,7 @@ def inspect(
 
     Every client trains once from the same model. Nothing is kept.
     """
-    source, settings = options.first_named(source, settings)
+    source, settings = options.source_among(source, settings)
     flags = {
         "partition.clients": clients,
         "partition.kind": partition,

@@ -80,10 +80,10 @@ def of_data(settings: Iterable[str] | None) -> list[str]:
     return whole
 
 
-def first_named(source: str, settings: list[str] | None) -> tuple[str, list[str]]:
+def source_among(source: str, settings: list[str] | None) -> tuple[str, list[str]]:
     """The data and the settings, also where data are named like any other setting.
 
-    >>> first_named("digits", None), first_named("train.lr=0.1", ["data.source=digits"])
+    >>> source_among("digits", None), source_among("train.lr=0.1", ["data.source=digits"])
     (('digits', []), ('digits', ['train.lr=0.1']))
     """
     words, key = [source, *(settings or [])], "data.source="

@@ -112,12 +112,12 @@ def whole(given: object, name: str, least: int = 0) -> None:
         )
 
 
-def path(given: object, name: str) -> Path:
+def path(given: object, name: str, such: str = "runs/mine") -> Path:
     """A file or folder; anything else is told before the system is asked for it."""
     if not isinstance(given, str | os.PathLike):
         raise ConfigError(
             f"{name} = {given!r} is no path",
             code="C060",
-            fix=f'write {name}="runs/mine", for example',
+            fix=f'write {name}="{such}", for example',
         )
     return Path(given)

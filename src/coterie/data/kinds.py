@@ -313,8 +313,10 @@ def read(kind: Kind | str | Mapping[str, Any]) -> Kind:
     """A kind, however it was given: itself, a text, or a table."""
     if isinstance(kind, Kind):
         return kind
-    if isinstance(kind, str | Mapping):
-        return parse(kind) if isinstance(kind, str) else from_dict(kind)
+    if isinstance(kind, str):
+        return parse(kind)
+    if isinstance(kind, Mapping):
+        return from_dict(kind)
     raise ConfigError(
         f"{type(kind).__name__} is no kind of partition",
         code="C020",

@@ -66,6 +66,8 @@ def load(
     >>> data.x.shape, data.x.dtype, data.peak, len(data.classes)
     (torch.Size([1797, 1, 8, 8]), torch.uint8, 16.0, 10)
     """
+    if limit is not None:
+        checks.whole(limit, "limit", 1)
     given = {"shape": shape, "channels": channels, "peak": peak, "name": name}
     common = _checked(load, {key: value for key, value in given.items() if value is not None})
     raw, called, entry = _read(source, options)
@@ -75,7 +77,6 @@ def load(
     if only:
         data = some_classes(data, only)
     if limit is not None:
-        checks.whole(limit, "limit", 1)
         data = at_most(data, limit)
     part = {"only": list(only) if only else None, "limit": limit}
     again = {"source": source, "test_source": test_source, **given, **part, **options}

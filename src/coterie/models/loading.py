@@ -27,7 +27,7 @@ def load_model(
     program of a .pt2 or .onnx file. A network that has no name is given again as `model`; one
     that is not coterie's is imported, and a .pt2 file is read, only with `allow_code`.
     """
-    path = checks.path(path, "path")
+    path = checks.path(path, "path", "model.safetensors")
     if path.suffix in PROGRAMS:
         return program(path, allow_code)
     tensors, known = read_model(path)
